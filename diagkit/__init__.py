@@ -1,0 +1,8 @@
+"""diagkit: draw the algorithm once; the same value runs, counts its transfers and becomes a kernel."""
+
+from diagkit.diagram import Diagram
+from diagkit.ops import *  # noqa: F403  (the public vocabulary is ops' own __all__)
+from diagkit.ops import __all__ as _operations
+
+__version__ = "0.1.0"
+__all__ = ["Diagram", *_operations]

@@ -1,0 +1,214 @@
+"""Named blocks: each is a few primitives under one glyph, and opens to exactly these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+
+from diagkit.ops.build import Over, amax, contract, equal, exp, index, log, reduce, sqrt, tanh, total
+from diagkit.ops.nodes import Node, block, combine
+from diagkit.term import Axis, AxisError, InputError, finite, names, quotient, where
+
+
+def softmax(value: Node, over: Over, name: str | None = None) -> Node:
+    """exp(s) / sum exp(s) over an axis, shifted by the largest s; a row that sees nothing is 0.
+
+    >>> from diagkit.ops.build import array, axes
+    >>> q, x = axes("q x")
+    >>> softmax(array("S", q, x), over=x)
+    <block 'softmax' over (q, x)>
+    """
+    shifted = _shifted_exp(value, over)
+    ratio = combine(quotient, shifted, reduce("sum", shifted, over, hint="sum"))
+    return block("softmax", [value], ratio, name)
+
+
+def _shifted_exp(value: Node, over: Over) -> Node:
+    largest = reduce("max", value, over, hint="max")
+    return combine(lambda s, m: sympy.exp(s - finite(m)), value, largest, hint="exp")
+
+
+def logsumexp(value: Node, over: Over, name: str | None = None) -> Node:
+    """log sum exp(s) over an axis, natural logarithm; -inf for a row that sees nothing."""
+    largest = reduce("max", value, over, hint="max")
+    shifted = combine(lambda s, m: sympy.exp(s - finite(m)), value, largest, hint="exp")
+    sums = reduce("sum", shifted, over, hint="sum")
+    return block("logsumexp", [value], combine(lambda m, z: finite(m) + sympy.log(z), largest, sums), name)
+
+
+def _count(value: Node, over: Over) -> Any:
+    gone = set(names(value.axes)) - set(names(total(value, over).axes))
+    count = sympy.Integer(1)
+    for axis in value.axes:
+        count = count * axis.size if axis.name in gone else count
+    return count
+
+
+def mean(value: Node, over: Over, name: str | None = None) -> Node:
+    """The mean over an axis; 0 of nothing."""
+    count = _count(value, over)
+    sums = reduce("sum", value, over, hint="sum")
+    return block("mean", [value], combine(lambda s: quotient(s, count), sums), name)
+
+
+def variance(value: Node, over: Over, name: str | None = None) -> Node:
+    """The biased variance over an axis: the mean of the squared distance from the mean."""
+    centred, count = _centred(value, over), _count(value, over)
+    squares = reduce("sum", combine(lambda c: c**2, centred, hint="square"), over, hint="sum")
+    return block("variance", [value], combine(lambda s: quotient(s, count), squares), name)
+
+
+def _centred(value: Node, over: Over) -> Node:
+    count = _count(value, over)
+    sums = reduce("sum", value, over, hint="total")
+    average = combine(lambda s: quotient(s, count), sums, hint="mean")
+    return combine(lambda x, m: x - m, value, average, hint="centred")
+
+
+def rms_norm(value: Node, over: Over, gain: Node | None = None, eps: float = 1e-5, name: str | None = None) -> Node:
+    """RMSNorm: x / sqrt(mean x^2 + eps) over an axis, times `gain` where given."""
+    count = _count(value, over)
+    squares = reduce("sum", combine(lambda x: x**2, value, hint="square"), over, hint="sum")
+    scaled = combine(lambda x, s: x / sympy.sqrt(quotient(s, count) + _small(eps)), value, squares, hint="normed")
+    return _with_gain("RMSNorm", value, scaled, gain, None, name)
+
+
+def layer_norm(
+    value: Node,
+    over: Over,
+    gain: Node | None = None,
+    bias: Node | None = None,
+    eps: float = 1e-5,
+    name: str | None = None,
+) -> Node:
+    """LayerNorm: (x - mean) / sqrt(biased variance + eps) over an axis, times `gain` plus `bias`."""
+    centred, count = _centred(value, over), _count(value, over)
+    squares = reduce("sum", combine(lambda c: c**2, centred, hint="square"), over, hint="sum")
+    scaled = combine(lambda c, s: c / sympy.sqrt(quotient(s, count) + _small(eps)), centred, squares, hint="normed")
+    return _with_gain("LayerNorm", value, scaled, gain, bias, name)
+
+
+def spherical(value: Node, over: Over, eps: float = 0.0, name: str | None = None) -> Node:
+    """Spherical (L2) normalisation: x / sqrt(sum x^2 + eps) over an axis; a row of zeros is 0."""
+    squares = reduce("sum", combine(lambda x: x**2, value, hint="square"), over, hint="sum")
+    ratio = combine(lambda x, s: quotient(x, sympy.sqrt(s + _small(eps))), value, squares)
+    return block("L2 norm", [value], ratio, name)
+
+
+def _small(eps: float) -> Any:
+    return sympy.Rational(repr(float(eps)))
+
+
+def _with_gain(title: str, value: Node, scaled: Node, gain: Node | None, bias: Node | None, name: str | None) -> Node:
+    result = scaled if gain is None else combine(lambda x, g: x * g, scaled, gain, hint="gained")
+    result = result if bias is None else combine(lambda x, b: x + b, result, bias)
+    return block(title, [node for node in (value, gain, bias) if node is not None], result, name)
+
+
+def masked(scores: Node, mask: Node, name: str | None = None) -> Node:
+    """`scores` where `mask` holds, -inf elsewhere; the mask is true for what may be seen."""
+    return combine(lambda keep, s: where(keep, s, -sympy.oo), mask, scores, hint="masked", name=name)
+
+
+def select(condition: Node, chosen: Any, other: Any, name: str | None = None) -> Node:
+    """`chosen` where `condition` holds, else `other`, element by element."""
+    return combine(where, condition, chosen, other, name=name)
+
+
+def causal(q: Axis, x: Axis, align: str = "top-left", name: str | None = None) -> Node:
+    """The causal mask: query i sees key j where j <= i ("top-left"), or j <= i + x - q ("bottom-right",
+    the last query sees every key). The two differ where q and x differ in size.
+
+    >>> from diagkit.ops.build import axes
+    >>> causal(*axes("q x"))
+    <map 'mask' over (q, x)>
+    """
+    shifts = {"top-left": sympy.Integer(0), "bottom-right": x.size - q.size}
+    if align not in shifts:
+        raise InputError(f"no causal alignment {align!r}", remedy=f"use one of: {', '.join(shifts)}")
+    return combine(lambda i, j: sympy.Le(j, i + shifts[align]), index(q), index(x), hint="mask", name=name)
+
+
+def window(q: Axis, x: Axis, width: Any, name: str | None = None) -> Node:
+    """A causal window of `width` keys, the query's own position included: i - width < j <= i."""
+    if isinstance(width, int) and width < 1:
+        raise InputError(f"a window of {width} keys sees nothing", remedy="use a width of at least 1")
+    return combine(lambda i, j: sympy.And(sympy.Le(j, i), sympy.Lt(i - width, j)), index(q), index(x), hint="mask", name=name)
+
+
+def alibi_slopes(heads: int) -> tuple[float, ...]:
+    """The slopes of ALiBi for that many heads: a geometric row for powers of two, interleaved else.
+
+    >>> alibi_slopes(6)
+    (0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125)
+    """
+    power = 1 << (heads.bit_length() - 1)
+    row = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
+    twice = [2.0 ** (-4.0 * (i + 1) / power) for i in range(0, 2 * (heads - power), 2)]
+    return tuple(row + twice)
+
+
+def attention(
+    queries: Node,
+    keys: Node,
+    values: Node,
+    over: Axis,
+    features: Over,
+    scale: Any = None,
+    mask: Node | None = None,
+    bias: Node | None = None,
+    softcap: Any = None,
+    name: str | None = None,
+) -> Node:
+    """Attention as one block: scores over the axes `features`, softmax `over` the keys, values summed.
+
+    `scale` is 1/sqrt(features) unless given (0 and negative numbers are taken as they are); `softcap` c
+    makes c tanh(s / c) of the scores; `bias` is added; then `mask` (true = seen) hides the rest.
+    """
+    width = _count(queries, features)
+    factor = width ** sympy.Rational(-1, 2) if scale is None else scale
+    scores = contract(queries, keys, over=features) * factor
+    scores = scores if softcap is None else tanh(scores / softcap) * softcap
+    scores = scores if bias is None else scores + bias
+    scores = scores if mask is None else masked(scores, mask)
+    result = contract(softmax(scores, over), values, over=over)
+    given = [node for node in (queries, keys, values, bias, mask) if node is not None]
+    return block("attention", given, result, name)
+
+
+def cross_entropy(logits: Node, target: Node, over: Axis, name: str | None = None) -> Node:
+    """-log softmax(logits)[target] over the axis of classes; `target` holds class numbers (an integer
+    array without that axis)."""
+    if over.name in names(target.axes):
+        raise AxisError(f"the target has the class axis {over.name!r}", axis=over.name, remedy="give class numbers")
+    hit = combine(lambda j, t, s: where(sympy.Eq(j, t), s, 0), index(over), target, logits, hint="hit")
+    inside = combine(lambda lse, t: lse - t, logsumexp(logits, over), total(hit, over))
+    return block("cross-entropy", [logits, target], inside, name)
+
+
+def relu(value: Node, name: str | None = None) -> Node:
+    """max(x, 0), element by element."""
+    return combine(lambda x: sympy.Max(x, 0), value, hint="relu", name=name)
+
+
+def sigmoid(value: Node, name: str | None = None) -> Node:
+    """1 / (1 + exp(-x)), element by element."""
+    return combine(lambda x: 1 / (1 + sympy.exp(-x)), value, hint="sigmoid", name=name)
+
+
+def silu(value: Node, name: str | None = None) -> Node:
+    """x / (1 + exp(-x)), element by element."""
+    return combine(lambda x: x / (1 + sympy.exp(-x)), value, hint="silu", name=name)
+
+
+def gelu(value: Node, name: str | None = None) -> Node:
+    """x (1 + erf(x / sqrt 2)) / 2, element by element."""
+    return combine(lambda x: x * (1 + sympy.erf(x / sympy.sqrt(2))) / 2, value, hint="gelu", name=name)
+
+
+__all__ = [
+    "alibi_slopes", "amax", "attention", "causal", "cross_entropy", "equal", "exp", "gelu", "layer_norm", "log",
+    "logsumexp", "masked", "mean", "relu", "rms_norm", "select", "sigmoid", "silu", "softmax", "spherical", "sqrt",
+    "variance", "window",
+]  # fmt: skip

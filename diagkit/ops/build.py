@@ -1,0 +1,255 @@
+"""What users call to write an algorithm down: axes, arrays and the primitives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import sympy
+
+from diagkit.ops.nodes import Node, combine, union
+from diagkit.ops.scalars import SCALARS
+from diagkit.term import (
+    Array,
+    Axes,
+    Axis,
+    AxisError,
+    Cast,
+    Contract,
+    Index,
+    InputError,
+    Reduce,
+    TermError,
+    View,
+    check_format,
+    coordinate,
+    exact,
+    names,
+)
+
+Over = Axis | str | Iterable[Axis | str]
+
+
+def axes(text: str, **sizes: int) -> Any:
+    """Axes by name, separated by blanks; sizes, in elements, stay symbolic unless given.
+
+    Returns one Axis for one name, else a tuple.
+
+    >>> axes("q x d", d=64)
+    (Axis('q'), Axis('x'), Axis('d', 64))
+    >>> axes("x=10")
+    Axis('x', 10)
+    """
+    made = [_axis(word, sizes) for word in text.split()]
+    unknown = set(sizes) - {axis.name for axis in made}
+    if unknown:
+        raise AxisError(f"a size for {min(unknown)!r}, which is no axis of {text!r}", axis=min(unknown))
+    if not made:
+        raise AxisError("no axis is named", remedy='write for example dk.axes("q x d")')
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _axis(word: str, sizes: dict[str, int]) -> Axis:
+    name, equals, length = word.partition("=")
+    if equals and not length.isdigit():
+        raise AxisError(f"axis {name!r} cannot have size {length!r}", axis=name, remedy="write for example x=128")
+    return Axis(name, int(length) if equals else sizes.get(name))
+
+
+def axis(name: str, length: int | None = None) -> Axis:
+    """One axis; the name may be any text, the length (elements) may stay symbolic.
+
+    >>> axis("key position").size
+    key position
+    """
+    return Axis(name, length)
+
+
+def array(name: str, *over: Axis, dtype: str = "fp32") -> Node:
+    """An input array of that name over those axes, in the number format `dtype`.
+
+    >>> q, d = axes("q d")
+    >>> array("Q", q, d)
+    <array 'Q' over (q, d)>
+    """
+    return Node(Array(name, _axes_only(name, over), dtype), (), name, name)
+
+
+def weight(name: str, *over: Axis, dtype: str = "fp32") -> Node:
+    """A learned array: as `array`, and a contraction with it draws as a linear layer."""
+    return Node(Array(name, _axes_only(name, over), dtype, weight=True), (), name, name)
+
+
+def _axes_only(name: str, over: tuple[Any, ...]) -> Axes:
+    for one in over:
+        if not isinstance(one, Axis):
+            raise AxisError(f"array {name!r}: {one!r} is no axis", remedy='make axes with dk.axes("q x d")')
+    return over
+
+
+def einsum(pattern: str, *operands: Node, name: str | None = None) -> Node:
+    """The sum of products that `pattern` writes: names of axes, commas between arrays, an arrow.
+
+    Axes that the output lacks are summed. Errors name the array, what the pattern says and what it has.
+
+    >>> q, x, d = axes("q x d")
+    >>> einsum("q d, x d -> q x", array("Q", q, d), array("K", x, d))
+    <contract '' over (q, x)>
+    """
+    groups, kept = _pattern(pattern)
+    if len(groups) != len(operands):
+        raise InputError(
+            f"{pattern!r} writes {len(groups)} arrays but {len(operands)} are given", remedy="one array per comma"
+        )
+    for words, node in zip(groups, operands, strict=True):
+        if set(words) != set(names(node.axes)) or len(words) != len(node.axes):
+            label = node.name or node.hint or "a value"
+            raise AxisError(
+                f"{pattern!r}: {label!r} is written as ({' '.join(words)})",
+                remedy=f"its axes are ({' '.join(names(node.axes))})",
+            )
+    return contract(*operands, keep=kept, name=name)
+
+
+def _pattern(pattern: str) -> tuple[list[list[str]], list[str]]:
+    left, arrow, right = pattern.partition("->")
+    if not arrow or "->" in right or "," in right or "..." in pattern:
+        raise AxisError(f"{pattern!r} is no pattern", remedy='write for example "q d, x d -> q x"')
+    return [part.split() for part in left.split(",")], right.split()
+
+
+def contract(*operands: Node, over: Over = (), keep: Over | None = None, name: str | None = None) -> Node:
+    """The product of the operands, summed `over` some axes (or over all but those to `keep`, in order).
+
+    >>> q, x, d = axes("q x d")
+    >>> contract(array("Q", q, d), array("K", x, d), over=d)
+    <contract '' over (q, x)>
+    """
+    for operand in operands:
+        _need_node(operand)
+    joined = union([node.axes for node in operands])
+    kept = _pick(joined, keep) if keep is not None else _without(joined, _pick(joined, over))
+    unique = tuple(dict.fromkeys(operands))
+    if len(unique) < len(operands):
+        raise TermError("a contraction reads one value twice", remedy="square it with x * x, then reduce it")
+    return Node(Contract("", kept, ()), operands, "", name)
+
+
+def _need_node(operand: Any) -> Node:
+    if not isinstance(operand, Node):
+        raise InputError(f"{type(operand).__name__} is no value of a diagram", remedy="make one with dk.array(...)")
+    return operand
+
+
+def _listed(over: Over) -> list[Axis | str]:
+    return [over] if isinstance(over, Axis | str) else list(over)
+
+
+def _pick(axes: Axes, over: Over) -> Axes:
+    """The axes named in `over`, checked against `axes`."""
+    by_name = {axis.name: axis for axis in axes}
+    picked = []
+    for one in _listed(over):
+        key = one.name if isinstance(one, Axis) else one
+        if key not in by_name or (isinstance(one, Axis) and by_name[key] != one):
+            known = ", ".join(f"{a.name} (size {a.size})" for a in axes) or "none"
+            raise AxisError(f"no axis {one!r} here", axis=key, remedy=f"the axes are: {known}")
+        picked.append(by_name[key])
+    if len(set(picked)) < len(picked):
+        twice = next(a for a in picked if picked.count(a) > 1)
+        raise AxisError(f"axis {twice.name!r} is named twice", axis=twice.name, remedy="name each axis once")
+    return tuple(picked)
+
+
+def _without(axes: Axes, removed: Axes) -> Axes:
+    return tuple(axis for axis in axes if axis not in removed)
+
+
+def reduce(op: str, value: Node, over: Over, name: str | None = None, hint: str = "") -> Node:
+    """The `op` ("sum", "max" or "min") of `value` over one axis or several. Of nothing: 0, -inf, +inf."""
+    gone = _pick(_need_node(value).axes, over)
+    if not gone:
+        raise AxisError(f"{op} over no axis", remedy=f"the axes are: {', '.join(names(value.axes)) or 'none'}")
+    return Node(Reduce("", _without(value.axes, gone), (), op, names(gone)), (value,), hint, name)
+
+
+def amax(value: Node, over: Over, name: str | None = None) -> Node:
+    """The largest element over the axes `over`; -inf of nothing."""
+    return reduce("max", value, over, name)
+
+
+def amin(value: Node, over: Over, name: str | None = None) -> Node:
+    """The smallest element over the axes `over`; +inf of nothing."""
+    return reduce("min", value, over, name)
+
+
+def total(value: Node, over: Over, name: str | None = None) -> Node:
+    """The sum of the elements over the axes `over`; 0 of nothing."""
+    return reduce("sum", value, over, name)
+
+
+def index(over: Axis, name: str | None = None) -> Node:
+    """The position 0, 1, 2, ... along an axis: for masks, windows and position-dependent scores."""
+    return Node(Index("", (over,), ()), (), f"#{over.name}", name)
+
+
+def cast(value: Node, dtype: str, name: str | None = None) -> Node:
+    """`value` rounded to the number format `dtype`."""
+    return Node(Cast("", _need_node(value).axes, (), check_format(dtype)), (value,), f"{dtype}", name)
+
+
+def rename(value: Node, name: str | None = None, **axes_to: Axis) -> Node:
+    """The same array with some axes under another name: ``rename(X, q=x)`` reads X's axis q along x."""
+    for old, new in axes_to.items():
+        (was,) = _pick(_need_node(value).axes, old)
+        if was.length is not None and new.length is not None and was.length != new.length:
+            raise AxisError(f"axis {old!r} has size {was.size} and cannot become {new.name!r} of size {new.size}", axis=old)
+    made = tuple(axes_to.get(axis.name, axis) for axis in value.axes)
+    return Node(View("", made, (), tuple(coordinate(a.name) for a in made)), (value,), "", name)
+
+
+def view(value: Node, coordinates: dict[str, Any], over: Iterable[Axis], name: str | None = None) -> Node:
+    """Affine reindexing: an array over `over` that reads `value` at `coordinates[axis]` for each of its
+    axes, written with ``dk.coordinate(name)`` of the new axes; 0 where that is outside.
+
+    >>> from diagkit.term import coordinate
+    >>> t, w = axes("t w")
+    >>> view(array("X", t), {"t": coordinate("t") + coordinate("w")}, (t, w))
+    <view '' over (t, w)>
+    """
+    wanted = tuple(exact(coordinates.get(axis.name, coordinate(axis.name))) for axis in _need_node(value).axes)
+    made = tuple(over)
+    allowed = {coordinate(axis.name) for axis in made}
+    for one in wanted:
+        if one.free_symbols - allowed or not one.is_polynomial() or sympy.Poly(one, *allowed).total_degree() > 1:
+            raise AxisError(f"{one} is not affine in the coordinates of {names(made)}")
+    return Node(View("", made, (), wanted), (value,), "", name)
+
+
+def scalar(name: str) -> Callable[..., Any]:
+    """The scalar function of that name: of nodes a map, of formulas a formula."""
+    row = SCALARS[name]
+
+    def function(*operands: Any, **named: Any) -> Any:
+        if any(isinstance(operand, Node) for operand in operands):
+            return combine(row.symbolic, *operands, **named)
+        return row.symbolic(*operands)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"`{row.symbolic.__name__}` of values (element by element) or of formulas."
+    return function
+
+
+exp, log, tanh, erf = scalar("exp"), scalar("log"), scalar("tanh"), scalar("erf")
+sin, cos, sign, floor, absolute = scalar("sin"), scalar("cos"), scalar("sign"), scalar("floor"), scalar("abs")
+maximum, minimum = scalar("maximum"), scalar("minimum")
+
+
+def sqrt(value: Any, name: str | None = None) -> Any:
+    """The square root of a value or a formula."""
+    return value ** exact(0.5) if not isinstance(value, Node) else combine(sympy.sqrt, value, name=name)
+
+
+def equal(left: Any, right: Any, name: str | None = None) -> Node:
+    """Where two values are equal (``==`` compares the nodes themselves)."""
+    return combine(sympy.Eq, left, right, name=name)

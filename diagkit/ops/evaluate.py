@@ -1,0 +1,369 @@
+"""Running a diagram on arrays: one case per kind of box, one row per scalar function.
+
+`evaluate` is the plain meaning of the boxes; labels do not enter. It computes in at least fp32 and
+returns the inputs' own float type. `reference` does the same in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce as chain
+from typing import Any
+
+import numpy as np
+import sympy
+
+from diagkit.ops.libraries import library
+from diagkit.ops.scalars import BY_SYMBOL
+from diagkit.term import Array, Axes, Axis, Box, Cast, Contract, Index, InputError, Map, Reduce, Term, View
+from diagkit.term import names as names_of
+from diagkit.term import size as size_of
+
+
+def evaluate(term: Term, arrays: Mapping[str, Any]) -> Any:
+    """The outputs of `term` on numpy or torch arrays, given by name; the same kind out.
+
+    One output comes alone, several as a dict by name. Shapes follow the axes of the inputs; symbolic
+    sizes are bound by the shapes. Raises InputError for what is missing, extra or of the wrong shape
+    or kind.
+    """
+    return _run(term, arrays, None)
+
+
+def reference(term: Term, arrays: Mapping[str, Any]) -> Any:
+    """As `evaluate`, computed and returned in float64."""
+    return _run(term, arrays, "float64")
+
+
+def _run(term: Term, arrays: Mapping[str, Any], force: str | None) -> Any:
+    xp = library(dict(arrays))
+    given = check_inputs(term, arrays, xp)
+    sizes = bind_sizes(term, {name: tuple(value.shape) for name, value in given.items()})
+    compute, result = _float_types(xp, given, force)
+    start = {name: (value if xp.kind(value) != "float" else xp.astype(value, compute)) for name, value in given.items()}
+    start |= {array.name: xp.astype(start[array.name], compute) for array in term.inputs if _is_float(array)}
+    like = next(iter(given.values()), None)
+    with np.errstate(all="ignore"):
+        made = term.fold(_cases(_Engine(xp, sizes, compute, like), term), start)
+    outputs = {name: _finish(xp, made[name], compute, result) for name in term.outputs}
+    return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+
+def _is_float(array: Array) -> bool:
+    return array.dtype != "bool" and not array.dtype.startswith("int")
+
+
+def _finish(xp: Any, value: Any, compute: Any, result: Any) -> Any:
+    return xp.astype(value, result) if value.dtype == compute else value
+
+
+def _float_types(xp: Any, given: Mapping[str, Any], force: str | None) -> tuple[Any, Any]:
+    """What to compute in (at least fp32) and what to return (the inputs' common float type)."""
+    if force:
+        return xp.float64, xp.float64
+    floats = [value.dtype for value in given.values() if xp.kind(value) == "float"]
+    if not floats:
+        return xp.float32, xp.float32
+    common = xp.promote(floats)
+    return xp.promote([common, xp.float32]), common
+
+
+def check_inputs(term: Term, arrays: Mapping[str, Any], xp: Any) -> dict[str, Any]:
+    """The arrays in the order of the diagram's inputs, each of a kind that its format admits."""
+    wanted = {array.name: array for array in term.inputs}
+    for name in arrays:
+        if name not in wanted:
+            raise InputError(f"{term.name} has no input {name!r}", remedy=f"its inputs are: {_signature(term)}")
+    for name in wanted:
+        if name not in arrays:
+            raise InputError(f"{term.name} needs the input {name!r}", remedy=f"its inputs are: {_signature(term)}")
+    return {name: _check_kind(array, xp.array(arrays[name]), xp) for name, array in wanted.items()}
+
+
+def _signature(term: Term) -> str:
+    return ", ".join(f"{a.name}({', '.join(map(_sized, a.axes))})" for a in term.inputs) or "none"
+
+
+def _sized(axis: Axis) -> str:
+    return axis.name if axis.length is None else f"{axis.name}={axis.length}"
+
+
+_ADMITS = {"bool": ("bool",), "int": ("int",), "float": ("float", "int")}
+
+
+def _check_kind(array: Array, value: Any, xp: Any) -> Any:
+    wanted = "bool" if array.dtype == "bool" else "int" if array.dtype.startswith("int") else "float"
+    found = xp.kind(value)
+    if found in _ADMITS[wanted]:
+        return value
+    hint = {
+        "bool": "a mask is boolean, true for what may be seen; a mask of numbers is declared float and added",
+        "int": "give whole numbers, such as class numbers",
+        "float": "a boolean mask is declared dtype='bool' and applied with dk.masked",
+    }[wanted]
+    raise InputError(f"input {array.name!r} is {array.dtype} and cannot be {value.dtype}", box=array.name, remedy=hint)
+
+
+def bind_sizes(term: Term, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The size of every axis, in elements, from the shapes of the inputs.
+
+    Raises InputError naming the axis, both sizes and both arrays; size 1 never stretches.
+    """
+    bound: dict[str, tuple[int, str]] = {n: (a.length, "the diagram") for n, a in term.axes.items() if a.length is not None}
+    for array in term.inputs:
+        shape = shapes[array.name]
+        if len(shape) != len(array.axes):
+            raise InputError(
+                f"input {array.name!r} has shape {shape}, {len(shape)} axes",
+                box=array.name,
+                remedy=f"it takes {len(array.axes)} axes: ({', '.join(map(_sized, array.axes))})",
+            )
+        for axis, length in zip(array.axes, shape, strict=True):
+            _bind(bound, axis, int(length), array.name, term)
+    _bind_renamed(term, bound)
+    return {name: length for name, (length, _) in bound.items()}
+
+
+def _bind(bound: dict[str, tuple[int, str]], axis: Axis, length: int, wire: str, term: Term) -> None:
+    first, where = bound.setdefault(axis.name, (length, wire))
+    if first != length:
+        readers = ", ".join(repr(box.name) for box in term.consumers(wire)) or "the output"
+        raise InputError(
+            f"axis {axis.name!r} is {first} in {where!r} but {length} in {wire!r} (read by {readers})",
+            axis=axis.name,
+            box=wire,
+            remedy=f"accepted for {wire!r}: {first} along {axis.name!r}; an axis of size 1 never stretches",
+        )
+
+
+def _bind_renamed(term: Term, bound: dict[str, tuple[int, str]]) -> None:
+    """A renamed axis has the size of the axis it was; any other free axis must be given."""
+    for box in term.flat:
+        for axis in box.axes:
+            if axis.name not in bound:
+                bound[axis.name] = (_size_of_view(term, box, axis, bound), box.name)
+
+
+def _size_of_view(term: Term, box: Box, axis: Axis, bound: dict[str, tuple[int, str]]) -> int:
+    from diagkit.term import coordinate
+
+    if isinstance(box, View):
+        source = term.wires[box.inputs[0]].axes
+        for was, read in zip(source, box.coordinates, strict=True):
+            if read == coordinate(axis.name):
+                return bound[was.name][0]
+    raise InputError(
+        f"nothing gives axis {axis.name!r} of {box.name!r} a size",
+        axis=axis.name,
+        box=box.name,
+        remedy=f"give the axis a length when it is made, e.g. dk.axis({axis.name!r}, 16)",
+    )
+
+
+@dataclass(frozen=True)
+class _Engine:
+    """What every case needs: the library, the sizes, the float type to compute in."""
+
+    xp: Any
+    sizes: dict[str, int]
+    compute: Any
+    like: Any
+
+    def shape(self, axes: Axes) -> tuple[int, ...]:
+        return tuple(self.sizes[axis.name] for axis in axes)
+
+    def number(self, expr: Any) -> Any:
+        """A formula of sizes as a number."""
+        return expr.xreplace({size_of(name): sympy.Integer(n) for name, n in self.sizes.items()})
+
+
+def _cases(engine: _Engine, term: Term) -> dict[type[Box], Callable[..., Any]]:
+    axes = {name: wire.axes for name, wire in term.wires.items()}
+
+    def case(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda box, *values: function(engine, box, [axes[wire] for wire in box.inputs], *values)
+
+    table = {Map: _map, Reduce: _reduce, Contract: _contract, Index: _index, Cast: _cast, View: _view}
+    return {kind: case(function) for kind, function in table.items()}
+
+
+def _map(engine: _Engine, box: Any, axes: list[Axes], *values: Any) -> Any:
+    aligned = [align(engine.xp, v, a, box.axes) for v, a in zip(values, axes, strict=True)]
+    result = scalar_value(engine.number(box.expr), aligned, engine.xp, engine.compute)
+    if not hasattr(result, "shape"):
+        result = engine.xp.full((), result, engine.compute, engine.like)
+    return engine.xp.broadcast(result, engine.shape(box.axes))
+
+
+def align(xp: Any, value: Any, axes: Axes, wanted: Axes) -> Any:
+    """`value` over `axes` laid out for `wanted`, with length 1 where it lacks an axis."""
+    places = [names_of(axes).index(axis.name) for axis in wanted if axis in axes]
+    shape = [value.shape[names_of(axes).index(axis.name)] if axis in axes else 1 for axis in wanted]
+    return xp.reshape(xp.permute(value, places), shape) if axes else value
+
+
+def scalar_value(expr: Any, values: list[Any], xp: Any, compute: Any) -> Any:
+    """A scalar formula on aligned arrays: arg(i) is values[i]; numbers stay Python numbers."""
+    if expr.is_Symbol:
+        value = values[int(expr.name[1:])]
+        return value if xp.kind(value) != "int" else value
+    if expr.is_number:
+        return float(expr)
+    parts = expr.args
+    run = _SCALAR_CASES.get(expr.func)
+    if run is not None:
+        return run(xp, expr, lambda part: scalar_value(part, values, xp, compute))
+    row = BY_SYMBOL[expr.func]
+    operands = [_floated(scalar_value(part, values, xp, compute), xp, compute) for part in parts]
+    return _call(xp, xp.function(getattr(row, xp.name)), row.name, operands)
+
+
+def _floated(value: Any, xp: Any, compute: Any) -> Any:
+    return xp.astype(value, compute) if hasattr(value, "dtype") and xp.kind(value) == "int" else value
+
+
+def _call(xp: Any, function: Any, name: str, operands: list[Any]) -> Any:
+    return chain(function, operands) if name in ("maximum", "minimum") else function(*operands)
+
+
+Part = Callable[[Any], Any]
+
+
+def _add(xp: Any, expr: Any, part: Part) -> Any:
+    ordered = sorted(expr.args, key=lambda term: term.could_extract_minus_sign())
+    result = part(ordered[0])
+    for term in ordered[1:]:
+        result = result - part(-term) if term.could_extract_minus_sign() else result + part(term)
+    return result
+
+
+def _multiply(xp: Any, expr: Any, part: Part) -> Any:
+    below = [f for f in expr.args if f.is_Pow and f.exp.is_number and f.exp.is_negative and not f.base.is_number]
+    above = [factor for factor in expr.args if factor not in below]
+    result = chain(lambda a, b: a * b, [part(factor) for factor in above]) if above else 1.0
+    return chain(lambda a, f: a / part(1 / f), below, result)
+
+
+def _power(xp: Any, expr: Any, part: Part) -> Any:
+    base, exponent = expr.args
+    if exponent == sympy.Rational(1, 2):
+        return xp.function("sqrt")(part(base))
+    if exponent.is_number and exponent.is_negative:
+        return 1.0 / part(1 / expr)
+    if exponent.is_Integer and exponent <= 4:
+        return chain(lambda a, b: a * b, [part(base)] * int(exponent))
+    return part(base) ** part(exponent)
+
+
+def _compare(symbol: str) -> Callable[[Any, Any, Part], Any]:
+    import operator
+
+    return lambda xp, expr, part: getattr(operator, symbol)(part(expr.args[0]), part(expr.args[1]))
+
+
+def _logic(symbol: str) -> Callable[[Any, Any, Part], Any]:
+    import operator
+
+    return lambda xp, expr, part: chain(getattr(operator, symbol), [part(term) for term in expr.args])
+
+
+def _where(xp: Any, expr: Any, part: Part) -> Any:
+    condition, chosen, other = (part(term) for term in expr.args)
+    return xp.where(condition, chosen, other)
+
+
+_SCALAR_CASES: dict[Any, Callable[[Any, Any, Part], Any]] = {
+    sympy.Add: _add,
+    sympy.Mul: _multiply,
+    sympy.Pow: _power,
+    sympy.StrictLessThan: _compare("lt"),
+    sympy.LessThan: _compare("le"),
+    sympy.StrictGreaterThan: _compare("gt"),
+    sympy.GreaterThan: _compare("ge"),
+    sympy.Equality: _compare("eq"),
+    sympy.Unequality: _compare("ne"),
+    sympy.And: _logic("and_"),
+    sympy.Or: _logic("or_"),
+    sympy.Not: lambda xp, expr, part: ~part(expr.args[0]),
+    next(key for key, row in BY_SYMBOL.items() if row.name == "where"): _where,
+}
+
+
+def _reduce(engine: _Engine, box: Any, axes: list[Axes], value: Any) -> Any:
+    places = tuple(names_of(axes[0]).index(name) for name in box.over)
+    kept = tuple(axis for axis in axes[0] if axis.name not in box.over)
+    reduced = engine.xp.reduce(box.op, _floated(value, engine.xp, engine.compute), places)
+    return align(engine.xp, reduced, kept, box.axes)
+
+
+def _contract(engine: _Engine, box: Any, axes: list[Axes], *values: Any) -> Any:
+    """Pair by pair, left to right; each product is one batched matrix product."""
+    xp = engine.xp
+    value, have = _floated(values[0], xp, engine.compute), axes[0]
+    for position in range(1, len(values)):
+        later = {axis for rest in axes[position + 1 :] for axis in rest} | set(box.axes)
+        right = _floated(values[position], xp, engine.compute)
+        value, have = _product(xp, (value, have), (right, axes[position]), later)
+    gone = tuple(place for place, axis in enumerate(have) if axis not in box.axes)
+    kept = tuple(axis for axis in have if axis in box.axes)
+    return align(xp, xp.reduce("sum", value, gone) if gone else value, kept, box.axes)
+
+
+def _product(xp: Any, left: tuple[Any, Axes], right: tuple[Any, Axes], later: set[Axis]) -> tuple[Any, Axes]:
+    """Sum over what nobody needs later; the axes of the result are batch, left, right."""
+    both = set(left[1]) & set(right[1])
+    batch = tuple(axis for axis in left[1] if axis in both and axis in later)
+    inner = tuple(axis for axis in left[1] if axis in both and axis not in later)
+    rows = tuple(axis for axis in left[1] if axis not in both)
+    columns = tuple(axis for axis in right[1] if axis not in both)
+    sizes = {axis: n for value, axes in (left, right) for axis, n in zip(axes, value.shape, strict=True)}
+
+    def count(axes: Axes) -> int:
+        return int(np.prod([sizes[axis] for axis in axes], dtype=np.int64))
+
+    lead = [sizes[axis] for axis in batch]
+    a = xp.reshape(align(xp, left[0], left[1], batch + rows + inner), [*lead, count(rows), count(inner)])
+    b = xp.reshape(align(xp, right[0], right[1], batch + inner + columns), [*lead, count(inner), count(columns)])
+    made = batch + rows + columns
+    return xp.reshape(xp.matmul(a, b), [sizes[axis] for axis in made]), made
+
+
+def _index(engine: _Engine, box: Any, axes: list[Axes]) -> Any:
+    return engine.xp.arange(engine.sizes[box.axes[0].name], engine.like)
+
+
+def _cast(engine: _Engine, box: Any, axes: list[Axes], value: Any) -> Any:
+    return align(engine.xp, engine.xp.round_to(value, box.dtype), axes[0], box.axes)
+
+
+def _view(engine: _Engine, box: Any, axes: list[Axes], value: Any) -> Any:
+    """Read at the coordinates; outside the input the value is 0 (False)."""
+    xp, shape = engine.xp, engine.shape(box.axes)
+    inside, places = True, []
+    for axis, read in zip(axes[0], box.coordinates, strict=True):
+        at = _coordinate_values(engine, box.axes, read)
+        length = engine.sizes[axis.name]
+        inside = inside & (at >= 0) & (at < length)
+        places.append(xp.clip(at, 0, max(length - 1, 0)))
+    if 0 in value.shape or 0 in shape:
+        return xp.full(shape, 0, value.dtype, value)
+    picked = xp.broadcast(value[tuple(places)], shape)
+    return picked if inside is True else xp.where(inside, picked, xp.full((), 0, value.dtype, value))
+
+
+def _coordinate_values(engine: _Engine, axes: Axes, read: Any) -> Any:
+    """An affine coordinate as an integer array that broadcasts over `axes`."""
+    from diagkit.term import coordinate
+
+    symbols = [coordinate(axis.name) for axis in axes]
+    constant = int(engine.number(read.xreplace({symbol: sympy.Integer(0) for symbol in symbols})))
+    result: Any = engine.xp.full([1] * len(axes), constant, engine.xp.arange(0, engine.like).dtype, engine.like)
+    for place, (axis, symbol) in enumerate(zip(axes, symbols, strict=True)):
+        slope = int(engine.number(read.coeff(symbol)))
+        if slope:
+            shape = [-1 if i == place else 1 for i in range(len(axes))]
+            steps = engine.xp.arange(engine.sizes[axis.name], engine.like)
+            shape[place] = engine.sizes[axis.name]
+            result = result + slope * engine.xp.reshape(steps, shape)
+    return result

@@ -1,0 +1,221 @@
+"""The two array libraries that diagrams run on, as one small set of functions each.
+
+numpy is the core's own; torch is loaded only when a torch array comes in. Both have one way to
+permute, multiply, reduce; what differs stands in a row of the tables below.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from diagkit.term import FormatError, InputError
+
+_NUMPY = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bool": "bool_"}
+_NUMPY |= {"int64": "int64", "int32": "int32", "int8": "int8"}
+_NARROW = {"bf16": "bfloat16", "fp8e4m3": "float8_e4m3fn", "fp8e5m2": "float8_e5m2", "int4": "int4"}
+_LARGEST = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
+
+
+class Numpy:
+    """numpy arrays."""
+
+    name = "numpy"
+    float64, float32 = np.dtype("float64"), np.dtype("float32")
+
+    @staticmethod
+    def owns(value: Any) -> bool:
+        return not Torch.owns(value)
+
+    @staticmethod
+    def array(value: Any) -> Any:
+        return np.asarray(value)
+
+    @staticmethod
+    def kind(value: Any) -> str:
+        return {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(value.dtype.kind, _odd_kind(value))
+
+    @staticmethod
+    def promote(dtypes: Sequence[Any]) -> Any:
+        return np.result_type(*dtypes)
+
+    @staticmethod
+    def astype(value: Any, dtype: Any) -> Any:
+        return value.astype(dtype, copy=False)
+
+    @staticmethod
+    def permute(value: Any, order: Sequence[int]) -> Any:
+        return np.transpose(value, order)
+
+    @staticmethod
+    def arange(length: int, like: Any) -> Any:
+        return np.arange(length)
+
+    @staticmethod
+    def full(shape: Sequence[int], number: float, dtype: Any, like: Any) -> Any:
+        return np.full(shape, number, dtype)
+
+    @staticmethod
+    def reduce(op: str, value: Any, places: tuple[int, ...]) -> Any:
+        if op == "sum":
+            return np.sum(value, axis=places, dtype=value.dtype)
+        start = -np.inf if op == "max" else np.inf
+        return getattr(np, f"{op}")(value, axis=places, initial=start)
+
+    @staticmethod
+    def function(name: str) -> Any:
+        return _NUMPY_EXTRA.get(name) or getattr(np, name)
+
+    @staticmethod
+    def round_to(value: Any, dtype: str) -> Any:
+        """`value` rounded to the format and back; fp8 saturates at its largest number."""
+        clipped = np.clip(value, -_LARGEST[dtype], _LARGEST[dtype]) if dtype in _LARGEST else value
+        with np.errstate(over="ignore", invalid="ignore"):
+            return clipped.astype(numpy_dtype(dtype)).astype(value.dtype)
+
+    matmul, reshape, where = staticmethod(np.matmul), staticmethod(np.reshape), staticmethod(np.where)
+    broadcast, clip = staticmethod(np.broadcast_to), staticmethod(np.clip)
+
+
+def _odd_kind(value: Any) -> str:
+    """ml_dtypes' narrow floats have no numpy kind letter of their own."""
+    return "float" if "float" in str(value.dtype) else str(value.dtype)
+
+
+def numpy_dtype(dtype: str) -> Any:
+    """numpy's dtype for a number format; the narrow ones come from ml_dtypes."""
+    if dtype in _NUMPY:
+        return np.dtype(getattr(np, _NUMPY[dtype]))
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise FormatError(f"numpy has no {dtype}", remedy="pip install ml_dtypes") from None
+    return np.dtype(getattr(ml_dtypes, _NARROW[dtype]))
+
+
+def _np_erf(value: Any) -> Any:
+    from math import erf
+
+    return np.vectorize(erf, otypes=[value.dtype])(value) if value.size else value
+
+
+def _divide(xp: Any, above: Any, below: Any) -> Any:
+    empty = below == 0
+    return xp.where(empty, above * 0 + 0 * below, above / xp.where(empty, 1, below))
+
+
+def _np_quotient(above: Any, below: Any) -> Any:
+    below = np.asarray(below)
+    empty = below == 0
+    return np.where(empty, np.zeros((), below.dtype), above / np.where(empty, np.ones((), below.dtype), below))
+
+
+def _np_finite(value: Any) -> Any:
+    return np.where(value == -np.inf, np.zeros((), value.dtype), value)
+
+
+_NUMPY_EXTRA: dict[str, Any] = {"erf": _np_erf, "quotient": _np_quotient, "finite": _np_finite}
+
+
+class Torch:
+    """torch tensors; results stay on the device of the inputs and can be differentiated."""
+
+    name = "torch"
+
+    def __init__(self) -> None:
+        import torch
+
+        self.torch = torch
+        self.float64, self.float32 = torch.float64, torch.float32
+        self.matmul, self.reshape, self.where, self.clip = torch.matmul, torch.reshape, torch.where, torch.clamp
+        self.broadcast = torch.broadcast_to
+
+    @staticmethod
+    def owns(value: Any) -> bool:
+        torch = sys.modules.get("torch")
+        return torch is not None and isinstance(value, torch.Tensor)
+
+    @staticmethod
+    def array(value: Any) -> Any:
+        return value
+
+    @staticmethod
+    def kind(value: Any) -> str:
+        if value.is_floating_point():
+            return "float"
+        return "bool" if str(value.dtype) == "torch.bool" else "complex" if value.is_complex() else "int"
+
+    def promote(self, dtypes: Sequence[Any]) -> Any:
+        widest = dtypes[0]
+        for dtype in dtypes[1:]:
+            widest = self.torch.promote_types(widest, dtype)
+        return widest
+
+    @staticmethod
+    def astype(value: Any, dtype: Any) -> Any:
+        return value.to(dtype)
+
+    @staticmethod
+    def permute(value: Any, order: Sequence[int]) -> Any:
+        return value.permute(*order)
+
+    def arange(self, length: int, like: Any) -> Any:
+        return self.torch.arange(length, device=getattr(like, "device", None))
+
+    def full(self, shape: Sequence[int], number: float, dtype: Any, like: Any) -> Any:
+        return self.torch.full(tuple(shape), number, dtype=dtype, device=getattr(like, "device", None))
+
+    def reduce(self, op: str, value: Any, places: tuple[int, ...]) -> Any:
+        if op == "sum":
+            return value.sum(dim=places)
+        if any(value.shape[place] == 0 for place in places):
+            start = float("-inf") if op == "max" else float("inf")
+            kept = [n for place, n in enumerate(value.shape) if place not in places]
+            return self.full(kept, start, value.dtype, value)
+        return getattr(self.torch, f"a{op}")(value, dim=places)
+
+    def function(self, name: str) -> Any:
+        extra = {"quotient": self._quotient, "finite": self._finite, "maximum": self._larger, "minimum": self._smaller}
+        return extra.get(name) or getattr(self.torch, name)
+
+    def _quotient(self, above: Any, below: Any) -> Any:
+        below = self.torch.as_tensor(below)
+        empty = below == 0
+        return self.torch.where(empty, self.torch.zeros_like(below), above / below.masked_fill(empty, 1))
+
+    def _finite(self, value: Any) -> Any:
+        return value.masked_fill(value == float("-inf"), 0)
+
+    def _larger(self, left: Any, right: Any) -> Any:
+        return self.torch.maximum(*self.torch.broadcast_tensors(*self._both(left, right)))
+
+    def _smaller(self, left: Any, right: Any) -> Any:
+        return self.torch.minimum(*self.torch.broadcast_tensors(*self._both(left, right)))
+
+    def _both(self, left: Any, right: Any) -> tuple[Any, Any]:
+        like = left if self.owns(left) else right
+        return tuple(self.torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in (left, right))  # type: ignore[return-value]
+
+    def round_to(self, value: Any, dtype: str) -> Any:
+        """`value` rounded to the format and back; fp8 saturates at its largest number."""
+        named = _NARROW.get(dtype) or _NUMPY[dtype].removesuffix("_")
+        target = getattr(self.torch, named, None)
+        if target is None:
+            raise FormatError(f"torch has no {dtype}", remedy="hand in numpy arrays")
+        clipped = value.clamp(-_LARGEST[dtype], _LARGEST[dtype]) if dtype in _LARGEST else value
+        return clipped.to(target).to(value.dtype)
+
+
+def library(arrays: dict[str, Any]) -> Any:
+    """The library that all of the arrays belong to; mixing two is refused, naming one of each."""
+    owned = {name: "torch" if Torch.owns(value) else "numpy" for name, value in arrays.items()}
+    if len(set(owned.values())) > 1:
+        first = {kind: name for name, kind in reversed(owned.items())}
+        raise InputError(
+            f"{first['torch']!r} is a torch tensor and {first['numpy']!r} is not",
+            remedy="hand in one kind of array: all numpy or all torch",
+        )
+    return Torch() if "torch" in owned.values() else Numpy()

@@ -1,0 +1,262 @@
+"""Nodes: what users hold while they write an algorithm down. `trace` turns them into a Term."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import sympy
+
+from diagkit.term import (
+    Array,
+    Axes,
+    AxisError,
+    Block,
+    Box,
+    Contract,
+    Map,
+    Reduce,
+    TermError,
+    arg,
+    exact,
+    names,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A value of the algorithm: an input array, or a box applied to other nodes.
+
+    Arithmetic and comparison make maps: ``S * d.size**-0.5``, ``i <= j``. Axes are matched by name, and
+    an axis that one side lacks is an axis along which that side is used again.
+    """
+
+    source: Array | Box
+    inputs: tuple[Node, ...] = ()
+    hint: str = ""
+    name: str | None = None
+    result: Node | None = None
+
+    @property
+    def axes(self) -> Axes:
+        """The axes of the value, in order."""
+        return self.source.axes
+
+    def named(self, name: str | None) -> Node:
+        """The same value under a name of its own."""
+        return self if name is None else replace(self, name=name)
+
+    def __repr__(self) -> str:
+        kind = "array" if isinstance(self.source, Array) else self.source.kind
+        return f"<{kind} {self.name or self.hint!r} over ({', '.join(names(self.axes))})>"
+
+    def __add__(self, other: Any) -> Node:
+        return combine(lambda a, b: a + b, self, other)
+
+    def __radd__(self, other: Any) -> Node:
+        return combine(lambda a, b: a + b, other, self)
+
+    def __sub__(self, other: Any) -> Node:
+        return combine(lambda a, b: a - b, self, other)
+
+    def __rsub__(self, other: Any) -> Node:
+        return combine(lambda a, b: a - b, other, self)
+
+    def __mul__(self, other: Any) -> Node:
+        return combine(lambda a, b: a * b, self, other)
+
+    def __rmul__(self, other: Any) -> Node:
+        return combine(lambda a, b: a * b, other, self)
+
+    def __truediv__(self, other: Any) -> Node:
+        return combine(lambda a, b: a / b, self, other)
+
+    def __rtruediv__(self, other: Any) -> Node:
+        return combine(lambda a, b: a / b, other, self)
+
+    def __pow__(self, other: Any) -> Node:
+        return combine(lambda a, b: a**b, self, other)
+
+    def __neg__(self) -> Node:
+        return combine(lambda a: -a, self)
+
+    def __lt__(self, other: Any) -> Node:
+        return combine(sympy.StrictLessThan, self, other)
+
+    def __le__(self, other: Any) -> Node:
+        return combine(sympy.LessThan, self, other)
+
+    def __gt__(self, other: Any) -> Node:
+        return combine(sympy.StrictGreaterThan, self, other)
+
+    def __ge__(self, other: Any) -> Node:
+        return combine(sympy.GreaterThan, self, other)
+
+    def __and__(self, other: Any) -> Node:
+        return combine(sympy.And, self, other)
+
+    def __or__(self, other: Any) -> Node:
+        return combine(sympy.Or, self, other)
+
+    def __invert__(self) -> Node:
+        return combine(sympy.Not, self)
+
+    def __bool__(self) -> bool:
+        raise TermError("a diagram's value has no truth yet", remedy="use dk.where, & and | instead of if, and, or")
+
+
+def combine(function: Callable[..., Any], *operands: Any, hint: str = "", name: str | None = None) -> Node:
+    """A map: `function` of the operands' scalars; numbers and size expressions go into the formula.
+
+    >>> from diagkit.term import Axis
+    >>> x = Node(Array("X", (Axis("x"),)))
+    >>> combine(lambda a: 2 * a, x).source
+    Map('', (Axis('x'),), (), (2)*(arg(0)))
+    """
+    inputs = tuple(dict.fromkeys(op for op in operands if isinstance(op, Node)))
+    places = {id(node): arg(position) for position, node in enumerate(inputs)}
+    scalars = [places[id(op)] if isinstance(op, Node) else exact(op) for op in operands]
+    expr = function(*scalars)
+    return Node(Map("", union([node.axes for node in inputs]), (), expr), inputs, hint, name)
+
+
+def union(several: Sequence[Axes]) -> Axes:
+    """The axes of several arrays together, in order of first appearance; one size per name."""
+    found: dict[str, Any] = {}
+    for axis in (axis for axes in several for axis in axes):
+        first = found.setdefault(axis.name, axis)
+        if first != axis:
+            raise AxisError(
+                f"axis {axis.name!r} has size {first.size} and size {axis.size}",
+                axis=axis.name,
+                remedy="one axis has one size: rename one of them (an axis of size 1 never stretches)",
+            )
+    return tuple(found.values())
+
+
+def block(title: str, inputs: Sequence[Node], result: Node, name: str | None = None) -> Node:
+    """Name a piece of the algorithm: everything between `inputs` and `result` becomes one block.
+
+    The block draws as one glyph and can be opened. Its title is a label: nothing depends on it but the
+    drawing.
+    """
+    inside = Block("", result.axes, (), title, ())
+    return Node(inside, tuple(inputs), title, name, result)
+
+
+def trace(
+    outputs: Sequence[Node], variables: Mapping[str, Any] | None = None
+) -> tuple[tuple[Array, ...], tuple[Box, ...], tuple[str, ...]]:
+    """Inputs, boxes and output names of the diagram that computes `outputs`.
+
+    A wire takes the name given with ``name=``, else that of the variable in `variables` which holds it,
+    else one made from what it is; equal programs get equal names.
+    """
+    for node in outputs:
+        if not isinstance(node, Node):
+            raise TermError(f"a diagram's output is a value such as dk.softmax(...), not {type(node).__name__}")
+    held = {id(v): k for k, v in reversed(list((variables or {}).items())) if isinstance(v, Node) and k[0] != "_"}
+    return _Trace(held).run(outputs)
+
+
+class _Trace:
+    """Names nodes in the order in which they are needed, and writes their boxes down."""
+
+    def __init__(self, held: Mapping[int, str], prefix: str = "") -> None:
+        self.held, self.prefix = held, prefix
+        self.wire: dict[int, str] = {}
+        self.arrays: dict[str, Array] = {}
+        self.boxes: list[Box] = []
+        self.taken: set[str] = set()
+
+    def run(self, outputs: Sequence[Node]) -> tuple[tuple[Array, ...], tuple[Box, ...], tuple[str, ...]]:
+        order = _ordered(outputs, set())
+        self.taken = {name for node in order if (name := self._given(node))}
+        for node in order:
+            self._write(node)
+        return tuple(self.arrays.values()), tuple(self.boxes), tuple(self.wire[id(node)] for node in outputs)
+
+    def _given(self, node: Node) -> str | None:
+        if isinstance(node.source, Array):
+            return node.source.name
+        return node.name or self.held.get(id(node))
+
+    def _name(self, node: Node) -> str:
+        base = self._given(node)
+        if base is None:
+            base = _free(self.prefix + (node.hint or _hint(node, self.wire)), self.taken)
+        self.taken.add(base)
+        return base
+
+    def _write(self, node: Node, name: str | None = None) -> None:
+        if isinstance(node.source, Array):
+            self._write_array(node, node.source)
+            return
+        name = self.wire[id(node)] = name or self._name(node)
+        wires = tuple(self.wire[id(source)] for source in node.inputs)
+        box = replace(node.source, name=name, inputs=wires)
+        if node.result is not None:
+            box = replace(cast(Block, box), body=self._body(node, name))
+        self.boxes.append(box)
+
+    def _write_array(self, node: Node, array: Array) -> None:
+        if self.arrays.setdefault(array.name, array) != array:
+            raise TermError(f"two different arrays are named {array.name!r}", remedy="give one another name")
+        self.wire[id(node)] = array.name
+
+    def _body(self, node: Node, name: str) -> tuple[Box, ...]:
+        """The boxes inside a block: their wires are named after the block's own."""
+        assert node.result is not None
+        inner = _Trace({}, f"{name}.")
+        inner.wire = {id(source): self.wire[id(source)] for source in node.inputs}
+        order = _ordered([node.result], set(inner.wire))
+        if any(isinstance(free.source, Array) for free in order) or not order:
+            raise TermError(f"block {name!r} reads an array that is not among its inputs", box=name)
+        inner.taken = set(self.taken)
+        for child in order[:-1]:
+            inner._write(child)
+        inner._write(order[-1], name)
+        return tuple(inner.boxes)
+
+
+def _ordered(outputs: Sequence[Node], known: set[int]) -> list[Node]:
+    """Every node that the outputs need, each after its inputs, left to right; no recursion."""
+    order: list[Node] = []
+    seen = set(known)
+    stack: list[tuple[Node, bool]] = [(node, False) for node in reversed(outputs)]
+    while stack:
+        node, ready = stack.pop()
+        if id(node) in seen:
+            continue
+        if ready:
+            seen.add(id(node))
+            order.append(node)
+        else:
+            stack.append((node, True))
+            stack += [(source, False) for source in reversed(node.inputs)]
+    return order
+
+
+def _free(base: str, taken: set[str]) -> str:
+    name, count = base, 1
+    while name in taken:
+        count += 1
+        name = f"{base}_{count}"
+    return name
+
+
+_HINTS: dict[type[Box], Callable[[Any, list[str]], str]] = {
+    Contract: lambda box, wires: "".join(wires),
+    Reduce: lambda box, wires: f"{box.op}({wires[0]})",
+    Map: lambda box, wires: f"f({', '.join(wires)})",
+}
+
+
+def _hint(node: Node, wire: Mapping[int, str]) -> str:
+    """A name from what the box is: its inputs' names put together, kept short."""
+    wires = [wire[id(source)].rpartition(".")[2] for source in node.inputs]
+    box = node.source
+    case = _HINTS.get(type(box))  # type: ignore[arg-type]
+    made = case(box, wires) if case else box.kind if isinstance(box, Box) else box.name
+    return made if len(made) <= 16 else box.kind if isinstance(box, Box) else made

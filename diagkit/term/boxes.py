@@ -1,0 +1,223 @@
+"""What a diagram is made of: axes, arrays, and seven kinds of box.
+
+A box is one column of the picture. It names the wire it makes, the axes of that wire and the wires it
+reads. Everything a room knows about a kind of box is one entry in a table keyed by the classes below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from diagkit.term.errors import AxisError, FormatError
+from diagkit.term.symbols import Expr, exact, size, text
+
+FORMATS: dict[str, int] = {
+    "fp64": 64,
+    "fp32": 32,
+    "tf32": 32,
+    "fp16": 16,
+    "bf16": 16,
+    "fp8e4m3": 8,
+    "fp8e5m2": 8,
+    "int64": 64,
+    "int32": 32,
+    "int8": 8,
+    "int4": 4,
+    "bool": 8,
+}
+"""Bits that one element of each number format takes in memory."""
+
+
+def check_format(dtype: str) -> str:
+    """`dtype`, if it is a number format; else a FormatError that lists them."""
+    if dtype not in FORMATS:
+        raise FormatError(f"no number format {dtype!r}", remedy=f"use one of: {', '.join(FORMATS)}")
+    return dtype
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A named axis; its `length` is a number of elements, or None while it stays symbolic.
+
+    >>> Axis("q").size, Axis("d", 64).size
+    (q, 64)
+    """
+
+    name: str
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise AxisError(f"an axis needs a name, not {self.name!r}", remedy="give it any non-blank text")
+        if self.length is not None and (not isinstance(self.length, int) or self.length < 0):
+            raise AxisError(
+                f"axis {self.name!r} cannot have size {self.length!r}",
+                axis=self.name,
+                remedy="use a whole number >= 0, or leave it symbolic",
+            )
+
+    @property
+    def size(self) -> Any:
+        """The size in elements: an integer, or the size symbol of that name."""
+        return size(self.name) if self.length is None else exact(self.length)
+
+    def __repr__(self) -> str:
+        length = "" if self.length is None else f", {self.length}"
+        return f"Axis({self.name!r}{length})"
+
+
+Axes = tuple[Axis, ...]
+
+
+def names(axes: Axes) -> tuple[str, ...]:
+    """The names of `axes`, in order."""
+    return tuple(axis.name for axis in axes)
+
+
+def elements(axes: Axes) -> Any:
+    """The number of elements of an array over `axes`: the product of their sizes.
+
+    >>> elements((Axis("q"), Axis("d", 64)))
+    64*q
+    """
+    total = exact(1)
+    for axis in axes:
+        total = total * axis.size
+    return total
+
+
+@dataclass(frozen=True)
+class Array:
+    """An input: its name, axes and number format; a `weight` is learned and draws as part of its layer.
+
+    >>> Array("Q", (Axis("q"), Axis("d")))
+    Array('Q', (Axis('q'), Axis('d')), 'fp32')
+    """
+
+    name: str
+    axes: Axes
+    dtype: str = "fp32"
+    weight: bool = False
+
+    def __post_init__(self) -> None:
+        check_format(self.dtype)
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise AxisError(f"an array needs a name, not {self.name!r}", remedy="give it any non-blank text")
+        distinct(self.axes, f"array {self.name!r}")
+
+    def __repr__(self) -> str:
+        weight = ", weight=True" if self.weight else ""
+        return f"Array({self.name!r}, {self.axes!r}, {self.dtype!r}{weight})"
+
+
+def distinct(axes: Axes, owner: str, box: str | None = None) -> None:
+    """Refuse axes that repeat: a diagonal is a view, never an accident."""
+    seen: set[str] = set()
+    for axis in axes:
+        if axis.name in seen:
+            raise AxisError(
+                f"{owner} has axis {axis.name!r} twice", axis=axis.name, box=box, remedy="name each axis once"
+            )
+        seen.add(axis.name)
+
+
+@dataclass(frozen=True)
+class Box:
+    """One column: makes the wire `name` over `axes` from the wires `inputs`."""
+
+    name: str
+    axes: Axes
+    inputs: tuple[str, ...]
+    kind: ClassVar[str] = "box"
+
+    def __repr__(self) -> str:
+        parts = [text(v) if isinstance(v, Expr) else _tuple_text(v) for v in self._values()]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))
+
+
+def _tuple_text(value: Any) -> str:
+    if isinstance(value, tuple) and any(isinstance(item, Expr) for item in value):
+        return "(" + "".join(f"{text(item)}, " for item in value) + ")"
+    return repr(value)
+
+
+@dataclass(frozen=True, repr=False)
+class Map(Box):
+    """A scalar expression `expr` in arg(0), arg(1), ... applied at every point of the axes.
+
+    An input that lacks an axis is used again at each position along it.
+    """
+
+    expr: Any
+    kind: ClassVar[str] = "map"
+
+
+@dataclass(frozen=True, repr=False)
+class Reduce(Box):
+    """The `op` ("sum", "max" or "min") of one input over the axes `over`, named."""
+
+    op: str
+    over: tuple[str, ...]
+    kind: ClassVar[str] = "reduce"
+
+
+@dataclass(frozen=True, repr=False)
+class Contract(Box):
+    """The sum, over every axis that `axes` lacks, of the product of the inputs: what tensor cores do."""
+
+    kind: ClassVar[str] = "contract"
+
+
+@dataclass(frozen=True, repr=False)
+class Index(Box):
+    """The position 0, 1, 2, ... along its one axis; made where it is used, never moved."""
+
+    kind: ClassVar[str] = "index"
+
+
+@dataclass(frozen=True, repr=False)
+class Cast(Box):
+    """The input, rounded to the number format `dtype` (to nearest, ties to even; fp8 saturates)."""
+
+    dtype: str
+    kind: ClassVar[str] = "cast"
+
+
+@dataclass(frozen=True, repr=False)
+class View(Box):
+    """Affine reindexing: the input read at `coordinates`, one per axis of the input, each affine in
+    the coordinates of `axes`; 0 outside the input. Windows, shifts, slices and renamed axes."""
+
+    coordinates: tuple[Any, ...]
+    kind: ClassVar[str] = "view"
+
+
+@dataclass(frozen=True, repr=False)
+class Block(Box):
+    """Named boxes that draw as one glyph: `title` says which, `body` are the boxes inside, the last of
+    which makes the wire `name`. A block can be opened: its body takes its place."""
+
+    title: str
+    body: tuple[Box, ...]
+    kind: ClassVar[str] = "block"
+
+
+KINDS: tuple[type[Box], ...] = (Map, Reduce, Contract, Index, Cast, View, Block)
+PRIMITIVES: tuple[type[Box], ...] = KINDS[:-1]
+
+
+def rename_box(box: Box, names_of: dict[str, str]) -> Box:
+    """`box` with every wire name looked up in `names_of` (itself where absent), blocks throughout."""
+    from dataclasses import replace
+
+    changes: dict[str, Any] = {
+        "name": names_of.get(box.name, box.name),
+        "inputs": tuple(names_of.get(wire, wire) for wire in box.inputs),
+    }
+    if isinstance(box, Block):
+        changes["body"] = tuple(rename_box(inner, names_of) for inner in box.body)
+    return replace(box, **changes)

@@ -1,0 +1,200 @@
+"""Symbols and scalar functions: the only place where either is made.
+
+A size is a positive integer symbol named after its axis or tile. A scalar argument ``arg(i)`` stands for
+the i-th input of a map. Two symbols of one name but different assumptions are different to sympy, so
+nothing outside this module calls ``sympy.Symbol``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import sympy
+from sympy.printing.str import StrPrinter
+
+Expr = sympy.Basic
+"""What a scalar expression is to the type checker: sympy's own classes are not annotated."""
+
+
+@lru_cache(maxsize=None)
+def size(name: str) -> Any:
+    """The size of the axis or tile `name`, in elements: a positive integer symbol.
+
+    >>> size("q") == size("q"), size("q").is_positive
+    (True, True)
+    """
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
+@lru_cache(maxsize=None)
+def arg(position: int) -> Any:
+    """The scalar that stands for input number `position` of a map.
+
+    >>> arg(0), arg(1).is_real
+    (a0, True)
+    """
+    return value(f"a{position}")
+
+
+@lru_cache(maxsize=None)
+def value(name: str) -> Any:
+    """The scalar on the wire `name`, as it appears in the identities of a derivation.
+
+    >>> value("m") - value("m.new")
+    m - m.new
+    """
+    return sympy.Symbol(name, real=True)
+
+
+@lru_cache(maxsize=None)
+def coordinate(name: str) -> Any:
+    """The position along the axis `name`, as it appears in the coordinates of a view.
+
+    >>> coordinate("t") + 1
+    t + 1
+    """
+    return sympy.Symbol(name, integer=True, nonnegative=True)
+
+
+class finite(sympy.Function):
+    """A maximum used as a shift: the value itself, and 0 where it is -inf (a row that sees nothing).
+
+    The shift cancels in softmax, so any finite value may stand for it; -inf - (-inf) never happens.
+
+    >>> finite(sympy.S.NegativeInfinity), finite(sympy.Integer(3))
+    (0, 3)
+    """
+
+    nargs = 1
+    is_extended_real = True
+
+    @classmethod
+    def eval(cls, value: Any) -> Any:
+        if value.is_number:
+            return sympy.S.Zero if value is sympy.S.NegativeInfinity else value
+        return value if isinstance(value, finite) else None
+
+    def _latex(self, printer: Any, exp: Any = None) -> str:
+        text = printer.parenthesize(self.args[0], 50) if exp else printer._print(self.args[0])
+        return f"{text}^{{{exp}}}" if exp else str(text)
+
+
+class quotient(sympy.Function):
+    """A quotient whose denominator may be an empty sum: a / b, and 0 where b is 0.
+
+    >>> quotient(sympy.Integer(6), sympy.Integer(3)), quotient(sympy.S.One, sympy.S.Zero)
+    (2, 0)
+    """
+
+    nargs = 2
+    is_extended_real = True
+
+    @classmethod
+    def eval(cls, above: Any, below: Any) -> Any:
+        if below.is_zero:
+            return sympy.S.Zero
+        return above / below if below.is_number else None
+
+    def _latex(self, printer: Any, exp: Any = None) -> str:
+        text = rf"\frac{{{printer._print(self.args[0])}}}{{{printer._print(self.args[1])}}}"
+        return rf"\left({text}\right)^{{{exp}}}" if exp else text
+
+
+class where(sympy.Function):
+    """A choice: the second argument where the first (a comparison) holds, else the third.
+
+    >>> where(sympy.true, arg(0), arg(1))
+    a0
+    """
+
+    nargs = 3
+    is_extended_real = True
+
+    @classmethod
+    def eval(cls, condition: Any, chosen: Any, other: Any) -> Any:
+        if condition in (sympy.true, sympy.false):
+            return chosen if condition is sympy.true else other
+        return None
+
+    def _latex(self, printer: Any, exp: Any = None) -> str:
+        condition, chosen, other = (printer._print(part) for part in self.args)
+        return rf"\begin{{cases}}{chosen} & {condition}\\{other}\end{{cases}}"
+
+
+def plain(expr: Any) -> Any:
+    """`expr` for algebra: `finite` is what it wraps and `quotient` is a division.
+
+    >>> plain(quotient(arg(0), finite(arg(1))))
+    a0/a1
+    """
+    return expr.replace(finite, lambda a: a).replace(quotient, lambda a, b: a / b)
+
+
+def exact(value: Any) -> Any:
+    """A number as sympy takes it, floats of few digits as the fraction that was typed.
+
+    >>> exact(0.5), exact(1e-5), exact(float("-inf"))
+    (1/2, 1/100000, -oo)
+    """
+    if isinstance(value, float):
+        return _exact_float(value)
+    value = sympy.sympify(value)
+    floats = {number: _exact_float(float(number)) for number in value.atoms(sympy.Float)}
+    return value.xreplace(floats) if floats else value
+
+
+def _exact_float(value: float) -> Any:
+    if value != value or value in (float("inf"), float("-inf")):
+        return sympy.sympify(value)
+    typed = sympy.Rational(repr(value))
+    return typed if typed.q <= 10**12 else sympy.Float(value)
+
+
+class _Text(StrPrinter):  # type: ignore[misc]
+    """sympy text that evaluates back: symbols by constructor, fractions exact."""
+
+    def _print_Symbol(self, symbol: Any) -> str:
+        if re.fullmatch(r"a\d+", symbol.name) and not symbol.is_integer:
+            return f"arg({int(symbol.name[1:])})"
+        kind = "size" if symbol.is_positive else "coordinate" if symbol.is_nonnegative else "value"
+        return f"{kind}({symbol.name!r})"
+
+    def _print_Rational(self, number: Any) -> str:
+        return f"Rational({number.p}, {number.q})"
+
+    def _print_Half(self, number: Any) -> str:
+        return self._print_Rational(number)
+
+    def _print_Integer(self, number: Any) -> str:
+        return str(number.p)
+
+    def _print_Exp1(self, number: Any) -> str:
+        return "exp(1)"
+
+    def _print_Float(self, number: Any) -> str:
+        return f"Float({float(number)!r})"
+
+    def _print_Pow(self, power: Any, rational: bool = False) -> str:
+        base, exponent = (f"({self._print(part)})" for part in power.args)
+        return f"{base}**{exponent}"
+
+    def _print_Mul(self, product: Any) -> str:
+        return "*".join(f"({self._print(factor)})" for factor in product.args)
+
+    def _print_Relational(self, relation: Any) -> str:
+        left, right = self._print(relation.lhs), self._print(relation.rhs)
+        return f"{type(relation).__name__}({left}, {right})"
+
+
+_PRINTER = _Text()
+
+
+def text(expr: Any) -> str:
+    """Text of a scalar expression that evaluates back to an equal one in diagkit's namespace.
+
+    >>> text(arg(0) * size("d") ** exact(-0.5))
+    "(arg(0))*((size('d'))**(Rational(-1, 2)))"
+    """
+    return str(_PRINTER.doprint(expr))

@@ -1,0 +1,220 @@
+"""The value: inputs, an ordered tuple of boxes, outputs and labels. Immutable; equal text is an equal value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Self
+
+from diagkit.term.boxes import Array, Axes, Axis, Block, Box
+from diagkit.term.check import check_term, wire_format
+from diagkit.term.errors import AxisError, TermError
+from diagkit.term.labels import Label, Step, StreamForm
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A wire: its name, axes and number format. A `virtual` wire depends on positions only: it is made
+    again wherever it is read, and never stored or moved."""
+
+    name: str
+    axes: Axes
+    dtype: str
+    virtual: bool = False
+
+
+@dataclass(frozen=True)
+class Region:
+    """What runs as one kernel: boxes joined by wires that stay in fast memory.
+
+    `boxes` are names of boxes, in order; `loads` the wires it reads from slow memory (in order of first
+    use), `stores` those it writes there, `inner` those that live and die on chip.
+    """
+
+    boxes: tuple[str, ...]
+    loads: tuple[str, ...]
+    stores: tuple[str, ...]
+    inner: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A diagram as plain data.
+
+    * `inputs`: arrays; `boxes`: the columns, left to right; `outputs`: names of wires.
+    * `levels`: (wire, level) for the intermediates that live in fast memory (level 1 and up).
+    * `labels`: partitions of axes; `forms`: the derived streams, one per streamed region.
+    * `steps`: the derivation that led here; not part of the value.
+    """
+
+    inputs: tuple[Array, ...]
+    boxes: tuple[Box, ...]
+    outputs: tuple[str, ...]
+    name: str = "diagram"
+    levels: tuple[tuple[str, int], ...] = ()
+    labels: tuple[Label, ...] = ()
+    forms: tuple[StreamForm, ...] = ()
+    steps: tuple[Step, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "levels", tuple(sorted(self.levels)))
+        object.__setattr__(self, "labels", tuple(sorted(self.labels, key=lambda label: label.order)))
+        check_term(self)
+
+    def __repr__(self) -> str:
+        parts = [f"inputs={self.inputs!r}", f"boxes={self.boxes!r}", f"outputs={self.outputs!r}"]
+        parts.append(f"name={self.name!r}")
+        parts += [f"{n}={getattr(self, n)!r}" for n in ("levels", "labels", "forms") if getattr(self, n)]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def replace(self, **changes: Any) -> Self:
+        """The value with some fields changed; itself when nothing changes."""
+        same = all(getattr(self, name) == new for name, new in changes.items())
+        return self if same else replace(self, **changes)
+
+    def erase(self) -> Self:
+        """The value without labels, levels and streams: the identical columns."""
+        return self.replace(levels=(), labels=(), forms=())
+
+    def fold(self, cases: Mapping[type[Box], Callable[..., Any]], start: Mapping[str, Any]) -> dict[str, Any]:
+        """The meaning of every wire: `start` for the inputs, then one case per kind of box, called as
+        case(box, *meanings of its inputs). A block without a case of its own is folded through its body.
+
+        >>> row = Term((Array("X", (Axis("x"),)),), (), ("X",))
+        >>> row.fold({}, {"X": 1})
+        {'X': 1}
+        """
+        meaning = dict(start)
+        for box in self.boxes if Block in cases else self.flat:
+            meaning[box.name] = cases[type(box)](box, *(meaning[wire] for wire in box.inputs))
+        return meaning
+
+    @cached_property
+    def flat(self) -> tuple[Box, ...]:
+        """The boxes with every block opened: primitives only."""
+        return flatten(self.boxes)
+
+    @cached_property
+    def wires(self) -> dict[str, Wire]:
+        """Every wire by name, those inside blocks too."""
+        found = {array.name: Wire(array.name, array.axes, array.dtype) for array in self.inputs}
+        for box in self.flat:
+            sources = [found[wire] for wire in box.inputs]
+            virtual = all(wire.virtual for wire in sources)
+            found[box.name] = Wire(box.name, box.axes, wire_format(box, [w.dtype for w in sources]), virtual)
+        return found
+
+    @cached_property
+    def axes(self) -> dict[str, Axis]:
+        """Every axis of the diagram by name, in order of appearance."""
+        return {axis.name: axis for wire in self.wires.values() for axis in wire.axes}
+
+    def axis(self, name: str) -> Axis:
+        """The axis of that name; an AxisError that lists the others where there is none."""
+        if name not in self.axes:
+            known = ", ".join(self.axes) or "none"
+            raise AxisError(f"{self.name} has no axis {name!r}", axis=name, remedy=f"its axes are: {known}")
+        return self.axes[name]
+
+    def box(self, name: str) -> Box:
+        """The column that makes the wire `name`; a TermError that lists the others where there is none."""
+        if name not in self._columns:
+            known = ", ".join(self._columns) or "none"
+            raise TermError(f"{self.name} has no box {name!r}", box=name, remedy=f"its boxes are: {known}")
+        return self._columns[name]
+
+    @cached_property
+    def _columns(self) -> dict[str, Box]:
+        return {box.name: box for box in self.boxes}
+
+    def level(self, wire: str) -> int:
+        """The memory level of an intermediate between its boxes: 0 is global memory."""
+        return dict(self.levels).get(wire, 0)
+
+    def consumers(self, wire: str) -> tuple[Box, ...]:
+        """The columns that read `wire`, left to right."""
+        return tuple(box for box in self.boxes if wire in box.inputs)
+
+    def label(self, kind: str, axis: str, level: int = 1) -> Label | None:
+        """The label of that kind on that axis, or None."""
+        wanted = (level, kind, axis)
+        return next((label for label in self.labels if label.order == wanted), None)
+
+    @cached_property
+    def regions(self) -> tuple[Region, ...]:
+        """What runs as one kernel each, in an order that respects who reads what."""
+        return find_regions(self)
+
+    def primitives(self, region: Region) -> tuple[Box, ...]:
+        """The primitives that a region runs, blocks opened, in order."""
+        return flatten(self.box(name) for name in region.boxes)
+
+    def form(self, region: Region) -> StreamForm | None:
+        """The stream of that region, or None."""
+        return next((form for form in self.forms if form.region == region.boxes), None)
+
+
+def flatten(boxes: Iterable[Box]) -> tuple[Box, ...]:
+    """`boxes` with every block replaced by its body, throughout."""
+    flat: list[Box] = []
+    for box in boxes:
+        flat += flatten(box.body) if isinstance(box, Block) else (box,)
+    return tuple(flat)
+
+
+def find_regions(term: Term) -> tuple[Region, ...]:
+    """Join boxes over wires of level 1 and up; a box of positions only runs where it is read."""
+    root = {box.name: box.name for box in term.boxes if not _virtual(term, box.name)}
+
+    def find(name: str) -> str:
+        while root[name] != name:
+            name = root[name]
+        return name
+
+    for wire, level in term.levels:
+        for reader in term.consumers(wire) if level and wire in root else ():
+            root[find(reader.name)] = find(wire)
+    members: dict[str, list[str]] = {}
+    for box in term.boxes:
+        if box.name in root:
+            members.setdefault(find(box.name), []).append(box.name)
+    regions = [_region(term, group) for group in members.values()]
+    regions = _in_order(regions)
+    alone = [box.name for box in term.boxes if _virtual(term, box.name) and box.name in term.outputs]
+    regions += [Region(_with_positions(term, [name]), (), (name,), ()) for name in alone]
+    return tuple(regions)
+
+
+def _in_order(regions: list[Region]) -> list[Region]:
+    """Each region after those whose stores it loads."""
+    maker = {wire: number for number, region in enumerate(regions) for wire in region.stores}
+    reads = {n: [maker[w] for w in region.loads if w in maker] for n, region in enumerate(regions)}
+    try:
+        return [regions[number] for number in TopologicalSorter(reads).static_order()]
+    except CycleError:
+        raise TermError("regions that read each other cannot run as kernels", remedy="fuse what lies between") from None
+
+
+def _virtual(term: Term, wire: str) -> bool:
+    return term.wires[wire].virtual
+
+
+def _with_positions(term: Term, group: list[str]) -> tuple[str, ...]:
+    """The boxes of `group` and the boxes of positions they read, in the diagram's order."""
+    wanted = set(group)
+    for box in reversed(term.boxes):
+        if box.name in wanted:
+            wanted |= {wire for wire in box.inputs if _virtual(term, wire)}
+    return tuple(box.name for box in term.boxes if box.name in wanted)
+
+
+def _region(term: Term, group: list[str]) -> Region:
+    boxes = _with_positions(term, group)
+    made = set(boxes)
+    reads = dict.fromkeys(wire for name in boxes for wire in term.box(name).inputs if wire not in made)
+    outside = {wire for box in term.boxes if box.name not in made for wire in box.inputs} | set(term.outputs)
+    stores = tuple(name for name in group if name in outside)
+    inner = tuple(name for name in group if name not in outside)
+    return Region(boxes, tuple(reads), stores, inner)
