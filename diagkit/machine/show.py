@@ -1,0 +1,81 @@
+"""How a machine shows itself: values with readable units, one table as text and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+Row = tuple[str, str, str, str]
+HEAD: Row = ("field", "value", "grade", "source")
+PREFIXES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))  # no P: the field says 1979 TFLOP/s
+BINARY = (("MiB", 1 << 20), ("KiB", 1 << 10))
+UNSCALED = ("", "W", "B/clk", "FLOP/clk", "op/clk")
+CELL = "text-align:left;padding:1px 10px 1px 0"
+
+
+def readable(value: float, unit: str) -> str:
+    """A value with its unit: decimal prefixes, and binary ones for capacities that are whole KiB or MiB.
+
+    >>> readable(3.35e12, "B/s"), readable(232_448, "B"), readable(80_000_000_000, "B"), readable(132, "")
+    ('3.35 TB/s', '227 KiB', '80 GB', '132')
+    """
+    if unit in UNSCALED:
+        return f"{value:,g} {unit}".strip()
+    binary = [f"{value / size:g} {name}" for name, size in BINARY if unit == "B" and is_whole(value, size)]
+    return binary[0] if binary else decimal(value, unit)
+
+
+def is_whole(value: float, size: int) -> bool:
+    """Whether a capacity reads well in that binary unit: a whole number of them, and below 1 GB."""
+    return value % size == 0 and size <= value < 1e9
+
+
+def decimal(value: float, unit: str) -> str:
+    """The value with the largest decimal prefix that leaves at least 1.
+
+    >>> decimal(1.9789e15, "FLOP/s"), decimal(65e12, "FLOP/s")
+    ('1978.9 TFLOP/s', '65 TFLOP/s')
+    """
+    prefix, size = next((pair for pair in PREFIXES if value >= pair[1]), ("", 1.0))
+    return f"{value / size:.6g} {prefix}{unit}"
+
+
+def cited(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """The rows with their sources as numbers in order of first mention, and the sources so numbered.
+
+    >>> cited([("a", "1", "assumed", "X"), ("b", "2", "derived", "Y"), ("c", "3", "derived", "X")])[1]
+    ['[1] X', '[2] Y']
+    """
+    marks = {source: f"[{i}]" for i, source in enumerate(dict.fromkeys(row[3] for row in rows), start=1)}
+    return [(*row[:3], marks[row[3]]) for row in rows], [f"{mark} {source}" for source, mark in marks.items()]
+
+
+def table_text(heading: str, rows: Sequence[Row]) -> str:
+    """The rows in columns under a heading, the sources below.
+
+    >>> print(table_text("X", [("device.clock_hz", "1 GHz", "published", "datasheet")]))
+    X
+    field            value  grade      source
+    device.clock_hz  1 GHz  published  [1]
+    [1] datasheet
+    """
+    short, sources = cited(rows)
+    table = [HEAD, *short]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)
+    return "\n".join([heading, *lines, *sources])
+
+
+def table_html(heading: str, rows: Sequence[Row], note: str) -> str:
+    """The same as HTML without classes, ids or scripts; every text is escaped."""
+    short, sources = cited(rows)
+    body = "".join(html_row("td", row) for row in short)
+    caption = f'<caption style="{CELL};font-weight:bold">{escape(heading)}</caption>'
+    table = f"<table>{caption}<thead>{html_row('th', HEAD)}</thead><tbody>{body}</tbody></table>"
+    return table + "".join(f"<div>{escape(line)}</div>" for line in [*sources, note] if line)
+
+
+def html_row(tag: str, cells: Sequence[str]) -> str:
+    """One row of cells of that tag."""
+    inner = "".join(f'<{tag} style="{CELL}">{escape(cell)}</{tag}>' for cell in cells)
+    return f"<tr>{inner}</tr>"
