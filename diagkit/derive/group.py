@@ -1,0 +1,168 @@
+"""Grouping: tiles of one axis that run independently of each other.
+
+Lawful exactly where every box of every region that carries the axis maps over it, and every wire that
+such a region stores carries it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sympy
+
+from diagkit.derive.history import AnyTerm, relabel, take
+from diagkit.term import (
+    Box,
+    Cast,
+    Contract,
+    GroupError,
+    Index,
+    Label,
+    LabelError,
+    Map,
+    Reduce,
+    Region,
+    Term,
+    View,
+    coordinate,
+    names,
+    size,
+    tile_size,
+)
+
+
+def group(term: AnyTerm, /, **tiles: Any) -> AnyTerm:
+    """Tile axes into independent groups: ``group(q="g_q")``, ``group(q=64)``, ``group(q=None)`` (a tile
+    named g_q), ``group(q=("g_q", 16))`` (a tile that is a multiple of 16).
+
+    A tile is in elements; an axis that is grouped already gets the new tile. Raises GroupError where a
+    box does not map over the axis or a stored wire lacks it (naming box, axis, reason and remedy), where
+    a tile is no size, is named like an axis, or is larger than the axis; AxisError for an unknown axis.
+
+    Source: theory, "Group partition: legal iff the function is weaved (mapped) over the axis".
+    """
+    made = [make_label(term, "group", axis, tile, GroupError) for axis, tile in tiles.items()]
+    for label in made:
+        refusal = next(group_refusals(term, label.axis), None)
+        if refusal is not None:
+            raise refusal
+    kept = [label for label in term.labels if label.order not in {new.order for new in made}]
+    reason = "; ".join(f"every box maps over {label.axis}: tiles of {label.tile} run on their own" for label in made)
+    return take(term, {"labels": (*kept, *made)}, relabel(term, "group", reason, **tiles))
+
+
+def ungroup(term: AnyTerm, /, *axes: str) -> AnyTerm:
+    """The diagram without the group labels of `axes` (of all axes where none is named)."""
+    for axis in axes:
+        if term.label("group", term.axis(axis).name) is None:
+            grouped = ", ".join(label.axis for label in term.labels if label.kind == "group") or "none"
+            raise GroupError(f"axis {axis!r} is not grouped", axis=axis, remedy=f"grouped axes: {grouped}")
+    kept = tuple(label for label in term.labels if label.kind != "group" or (axes and label.axis not in axes))
+    return take(term, {"labels": kept}, relabel(term, "ungroup", "a label says how, not what", axes))
+
+
+def make_label(term: Term, kind: str, axis: str, tile: Any, error: type[LabelError]) -> Label:
+    """The label that a user's `tile` means, checked against the sizes and names of `term`."""
+    owner = term.axis(axis)
+    tile, multiple = tile if isinstance(tile, tuple) and len(tile) == 2 else (tile, 1)
+    prefix = "g" if kind == "group" else "s"
+    refusal = _tile_refusal(term, owner, tile, multiple)
+    if refusal is not None:
+        reason, remedy = refusal
+        raise error(reason, axis=axis, remedy=f"{remedy}, for example {axis}={prefix + '_' + axis!r}")
+    expr = tile_size(tile, axis, prefix)
+    return Label(kind, axis, size(expr.name) if expr.is_Symbol else expr, multiple)
+
+
+def _tile_refusal(term: Term, axis: Any, tile: Any, multiple: Any) -> tuple[str, str] | None:
+    """Why `tile` cannot be a tile of `axis`, and what could; or nothing."""
+    if not isinstance(multiple, int) or isinstance(multiple, bool) or multiple < 1:
+        return f"a tile cannot be a multiple of {multiple!r}", "use a whole number >= 1"
+    if tile is None:
+        return _name_refusal(term, axis.name, "")
+    if isinstance(tile, str) or getattr(tile, "is_Symbol", False):
+        return _name_refusal(term, axis.name, str(tile))
+    if not isinstance(tile, int | sympy.Integer) or isinstance(tile, bool) or tile < 1:
+        return f"a tile of {axis.name!r} cannot be {tile!r}", "use a name or a whole number >= 1"
+    if tile % multiple:
+        return f"a tile of {tile} is no multiple of {multiple}", f"use a multiple of {multiple}"
+    if axis.length is not None and tile > max(axis.length, 1):
+        return f"a tile of {tile} is larger than axis {axis.name!r}, which has {axis.length}", f"use at most {max(axis.length, 1)}"
+    return None
+
+
+def _name_refusal(term: Term, axis: str, tile: str) -> tuple[str, str] | None:
+    if tile in term.axes:
+        return f"tile {tile!r} of axis {axis!r} is named like an axis", "give the tile another name"
+    return None if not tile or tile.strip() else (f"a tile of {axis!r} needs a name", "give it one")
+
+
+def group_refusals(term: Term, axis: str) -> Iterator[GroupError]:
+    """Every reason, box by box, why `axis` cannot be grouped; nothing where it can."""
+    for region in term.regions:
+        boxes = [box for box in term.primitives(region) if not term.wires[box.name].virtual]
+        for box in boxes:
+            reason = not_mapped(term, box, axis)
+            if reason is not None:
+                yield _refusal(term, region, box, axis, reason)
+        if any(_carries(term, box, axis) for box in boxes):
+            yield from _store_refusals(term, region, axis)
+
+
+def _carries(term: Term, box: Box, axis: str) -> bool:
+    return any(axis in names(term.wires[wire].axes) for wire in (box.name, *box.inputs))
+
+
+def not_mapped(term: Term, box: Box, axis: str) -> str | None:
+    """Why `box` is not a map over `axis`; None where it is one, or has nothing to do with the axis."""
+    return _NOT_MAPPED[type(box)](term, box, axis) if _carries(term, box, axis) else None
+
+
+def _summed(term: Term, box: Box, axis: str) -> str | None:
+    return None if axis in names(box.axes) else f"sums over {axis}"
+
+
+def _reduced(term: Term, box: Any, axis: str) -> str | None:
+    return None if axis in names(box.axes) else f"takes the {box.op} over {axis}"
+
+
+def _viewed(term: Term, box: Any, axis: str) -> str | None:
+    """A view maps over an axis where it reads each position at that same position."""
+    read = dict(zip(names(term.wires[box.inputs[0]].axes), box.coordinates, strict=True))
+    same = read.pop(axis, None) in (None, coordinate(axis))
+    alone = not any(coordinate(axis) in other.free_symbols for other in read.values())
+    return None if same and alone and axis in names(box.axes) else f"reads other positions of {axis}"
+
+
+_NOT_MAPPED: dict[type[Box], Callable[[Term, Any, str], str | None]] = {
+    Map: lambda term, box, axis: None,
+    Cast: lambda term, box, axis: None,
+    Index: lambda term, box, axis: None,
+    Contract: _summed,
+    Reduce: _reduced,
+    View: _viewed,
+}
+
+
+def _refusal(term: Term, region: Region, box: Box, axis: str, reason: str) -> GroupError:
+    column = next(name for name in region.boxes if box.name in [b.name for b in term.primitives(Region((name,), (), (), ()))])
+    title = getattr(term.box(column), "title", "")
+    whole = f"{title} {column!r} needs the whole of {axis}: " if title else f"{column!r} needs the whole of {axis}: "
+    what = f"it {reason}" if box.name == column else f"{box.name!r} {reason}"
+    others = [name for name in names(term.box(column).axes) if name != axis]
+    instead = f", or group another axis ({', '.join(others)})" if others else ""
+    return GroupError(
+        f"axis {axis!r} cannot be grouped: {whole}{what}", axis=axis, box=column, remedy=f"stream {axis!r} instead{instead}"
+    )
+
+
+def _store_refusals(term: Term, region: Region, axis: str) -> Iterator[GroupError]:
+    for wire in region.stores:
+        if axis not in names(term.wires[wire].axes):
+            yield GroupError(
+                f"axis {axis!r} cannot be grouped: {wire!r} lacks it, and each group would store it again",
+                axis=axis,
+                box=wire,
+                remedy=f"run {wire!r} in a kernel of its own, or group another axis",
+            )
