@@ -1,0 +1,155 @@
+"""Plots of the chapters: rooflines, costs along a tile, landscapes of tiles. matplotlib loads when one is made.
+
+A plot is opaque and of fixed size; its colours keep apart for colour-blind readers, and its lines carry
+their names. The backend of matplotlib is left alone.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diagkit.book.errors import BookError
+from diagkit.term import size
+
+COLOURS = ("#1f1f1f", "#c2540a", "#1b7f4b", "#2a5db0", "#8d3b9c", "#7a6a00")
+MARKERS = "osD^vP"
+GRID = "#d9dde2"
+Point = tuple[str, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """A figure and what it shows in words."""
+
+    figure: Any
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def png(self) -> bytes:
+        """The plot as PNG, at twice the density of a screen."""
+        buffer = io.BytesIO()
+        self.figure.savefig(buffer, format="png", dpi=144, metadata={"Software": None})
+        return buffer.getvalue()
+
+    def save(self, path: str) -> None:
+        """Write the plot to a file; the name's ending says how (png, svg, pdf)."""
+        self.figure.savefig(path)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {"text/plain": self.text, "image/png": self.png()}
+
+
+def canvas(title: str, x: str, y: str, size_inches: tuple[float, float] = (7.2, 4.4)) -> tuple[Any, Any]:
+    """An empty figure with named axes, outside of pyplot: nothing global changes."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise BookError("plots need matplotlib", remedy="install diagkit[lab]") from error
+    figure = Figure(figsize=size_inches, facecolor="white", layout="constrained")
+    axes = figure.add_subplot()
+    axes.set(xlabel=x, ylabel=y)
+    axes.set_title(title, loc="left", fontsize=11)
+    axes.grid(color=GRID, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def roofline(machines: Sequence[Any], points: Iterable[Point] = (), dtype: str = "fp16", title: str = "Roofline") -> Plot:
+    """What machines can do at so many FLOP per byte of slow memory, and where algorithms stand.
+
+    `machines` are `Machine`s: each is drawn in `dtype`, or in fp32 where it states no such peak. `points`
+    are (name, FLOP per byte, FLOP/s). Both axes are logarithmic.
+    """
+    figure, axes = canvas(title, "FLOP per byte moved from slow memory", "FLOP/s")
+    axes.set(xscale="log", yscale="log")
+    for machine, colour in zip(machines, COLOURS, strict=False):
+        draw_roof(axes, machine, dtype if dtype in machine.formats else "fp32", colour)
+    for point, marker in zip(points, MARKERS, strict=False):
+        draw_point(axes, point, marker)
+    axes.legend(loc="lower right", fontsize=8, frameon=False)
+    return Plot(figure, f"{title}: {', '.join(machine.name for machine in machines)}")
+
+
+def draw_roof(axes: Any, machine: Any, dtype: str, colour: str) -> None:
+    """One roof, its name at the right end, a dot at its ridge."""
+    ridge = machine.ridge(dtype)
+    reach = [2.0**-3, ridge, 2.0**12]
+    axes.plot(reach, [machine.roof(at, dtype) for at in reach], color=colour, linewidth=1.6)
+    axes.plot([ridge], [machine.peak(dtype)], "o", color=colour, markersize=4)
+    axes.annotate(
+        f"{machine.name} {dtype}", (reach[-1], machine.peak(dtype)), (-2, 4), textcoords="offset points",
+        ha="right", fontsize=8, color=colour,
+    )  # fmt: skip
+
+
+def draw_point(axes: Any, point: Point, marker: str) -> None:
+    """One algorithm, named in the legend."""
+    name, intensity, rate = point
+    axes.plot([intensity], [rate], marker, color=COLOURS[1], markersize=7, label=name, markeredgecolor="white")
+
+
+def curves(
+    lines: Mapping[str, Any], along: tuple[str, Sequence[int]], at: Mapping[str, int], y: str = "elements", title: str = "",
+    logarithmic: bool = True, mark: Mapping[str, int] | None = None,
+) -> Plot:  # fmt: skip
+    """Formulas (by name) along one size: `along` names it and its values, `at` gives all other sizes.
+
+    `mark` draws upright lines at named values. A formula that still holds a symbol is refused.
+    """
+    symbol, values = along
+    figure, axes = canvas(title or f"{y} by {symbol}", symbol, y)
+    for (name, formula), colour in zip(lines.items(), COLOURS, strict=False):
+        axes.plot(values, [evaluated(formula, {**at, symbol: value}) for value in values], color=colour, label=name, linewidth=1.6)
+    for name, place in (mark or {}).items():
+        axes.axvline(place, color=COLOURS[1], linewidth=1, linestyle=(0, (4, 3)))
+        axes.annotate(name, (place, 0.97), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=8, va="top")
+    axes.set(yscale="log" if logarithmic else "linear")
+    axes.legend(fontsize=8, frameon=False)
+    return Plot(figure, f"{title or y}: {', '.join(lines)} for {symbol} from {values[0]} to {values[-1]}")
+
+
+def evaluated(formula: Any, sizes: Mapping[str, int]) -> float:
+    """The number that a formula has at these sizes. Errors: BookError naming the sizes that are missing."""
+    import sympy
+
+    found = sympy.sympify(formula).subs({size(name): value for name, value in sizes.items()})
+    missing = sorted(map(str, found.free_symbols))
+    if missing:
+        raise BookError(f"no size is given for {', '.join(missing)}")
+    return float(found)
+
+
+def landscape(
+    values: Sequence[Sequence[float]], rows: Sequence[int], columns: Sequence[int], names: tuple[str, str],
+    mark: tuple[int, int] | None = None, title: str = "", unit: str = "",
+) -> Plot:  # fmt: skip
+    """A value for each pair of tiles as a map with its numbers; `names` are those of rows and columns.
+
+    `mark` is the (row, column) tile to frame. Dark is small; nan leaves a place empty.
+    """
+    figure, axes = canvas(title, names[1], names[0])
+    axes.grid(visible=False)
+    image = axes.imshow(values, cmap="viridis", aspect="auto", origin="lower")
+    axes.set(xticks=range(len(columns)), yticks=range(len(rows)), xticklabels=columns, yticklabels=rows)
+    write_values(axes, values, image.norm)
+    if mark is not None:
+        place = (columns.index(mark[1]), rows.index(mark[0]))
+        axes.plot(*place, "s", markersize=26, markerfacecolor="none", markeredgecolor="#ff7a1a", markeredgewidth=2)
+    figure.colorbar(image, label=unit)
+    marked = f", marked {names[0]}={mark[0]} {names[1]}={mark[1]}" if mark else ""
+    return Plot(figure, f"{title}: {names[0]} by {names[1]}{marked}")
+
+
+def write_values(axes: Any, values: Sequence[Sequence[float]], norm: Any) -> None:
+    """Each number on its place, in ink that reads on the colour below."""
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            if value == value:  # noqa: PLR0124  (false for nan alone)
+                ink = "black" if norm(value) > 0.6 else "white"
+                axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=7, color=ink)

@@ -1,0 +1,159 @@
+"""Records: what a chapter has checked, as a value that displays its verdict and reaches the report."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from diagkit.book.errors import BookError
+from diagkit.book.show import columns, count, html_rows, small
+
+RECORD_TYPE = "application/vnd.diagkit.record+json"
+"""The media type under which a displayed record carries itself."""
+
+VOLATILE = ("error", "time_s")
+"""What differs from run to run: it travels in the output's metadata, which is not stored or compared."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One check of a chapter. Errors are largest differences, bytes are counted, `time_s` is in seconds.
+
+    Its display shows nothing that differs from run to run or between machines: an error is shown as being
+    below its tolerance. The error and the time themselves are for the report.
+    """
+
+    check: str
+    error: float | None = None
+    tolerance: float | None = None
+    bytes_predicted: int | None = None
+    bytes_counted: int | None = None
+    time_s: float | None = None
+    holds: bool | None = None
+    claim: str = ""
+
+    @property
+    def reason(self) -> str | None:
+        """What speaks against the check, or None."""
+        return (
+            ("the statement is false" if self.holds is False else None)
+            or error_fault(self.error, self.tolerance)
+            or bytes_fault(self.bytes_predicted, self.bytes_counted)
+        )
+
+    @property
+    def verdict(self) -> str:
+        """"holds", or "fails: ..." with the reason."""
+        return "holds" if self.reason is None else f"fails: {self.reason}"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What the display shows: names and texts."""
+        shown = [
+            ("check", self.check),
+            ("error", "" if self.error is None else f"at most {small(self.tolerance)}"),
+            ("bytes predicted", count(self.bytes_predicted)),
+            ("bytes counted", count(self.bytes_counted)),
+            ("verdict", self.verdict),
+        ]
+        return [row for row in shown if row[1] and (row[0] != "error" or self._within)]
+
+    @property
+    def _within(self) -> bool:
+        return error_fault(self.error, self.tolerance) is None
+
+    def __str__(self) -> str:
+        return columns(self.rows())
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        parts = asdict(self)
+        volatile = {name: parts.pop(name) for name in VOLATILE}
+        data = {"text/plain": str(self), "text/html": html_rows(self.rows())}
+        return {**data, RECORD_TYPE: {**parts, "verdict": self.verdict}}, {RECORD_TYPE: volatile}
+
+
+def error_fault(error: float | None, tolerance: float | None) -> str | None:
+    """Why this error is too large, or None; an error that is no number is too large."""
+    if error is None or tolerance is None:
+        return None
+    return None if error <= tolerance else f"error {small(error)} exceeds {small(tolerance)}"
+
+
+def bytes_fault(predicted: int | None, counted: int | None) -> str | None:
+    """Why the count does not confirm the prediction, or None."""
+    if predicted is None or counted is None or predicted == counted:
+        return None
+    return f"{count(predicted)} bytes predicted, {count(counted)} counted"
+
+
+def record(
+    check: str,
+    *,
+    error: Any = None,
+    tolerance: Any = None,
+    bytes_predicted: Any = None,
+    bytes_counted: Any = None,
+    time_s: Any = None,
+    holds: Any = None,
+    claim: str = "",
+) -> Record:
+    """What was checked, with its verdict; displayed as the last line of a cell it reaches the report.
+
+    * `check`: a short sentence. `error` and `tolerance`: largest difference and what is allowed.
+    * `bytes_predicted`, `bytes_counted`: whole numbers; where both are given they must be equal.
+    * `time_s`: a time in seconds, or what `timed` returns; only the report shows it.
+    * `holds`: a statement that must be true. `claim`: the entry of data/claims.toml that this confirms.
+
+    Errors: BookError where nothing is checked, or an error comes without tolerance.
+
+    >>> print(record("counted = formula", bytes_predicted=4096, bytes_counted=4096))
+    check            counted = formula
+    bytes predicted  4,096
+    bytes counted    4,096
+    verdict          holds
+    >>> record("attention", error=float("nan"), tolerance=1e-6).verdict
+    'fails: error nan exceeds 1e-06'
+    """
+    made = Record(
+        check,
+        number(error, "error"),
+        number(tolerance, "tolerance"),
+        whole(bytes_predicted, "bytes_predicted"),
+        whole(bytes_counted, "bytes_counted"),
+        number(getattr(time_s, "median_s", time_s), "time_s"),
+        None if holds is None else bool(holds),
+        claim,
+    )
+    reason = emptiness(made)
+    if reason:
+        raise BookError(f"record {check!r} {reason}", remedy="give error= and tolerance=, both bytes, or holds=")
+    return made
+
+
+def emptiness(made: Record) -> str | None:
+    """Why this record could not fail, or None."""
+    if (made.error is None) != (made.tolerance is None):
+        return "has an error without tolerance, or a tolerance without error"
+    counted = made.bytes_predicted is not None and made.bytes_counted is not None
+    return None if made.error is not None or counted or made.holds is not None else "checks nothing"
+
+
+def number(value: Any, name: str) -> float | None:
+    """A plain float from a number of any library, or None from None."""
+    try:
+        return None if value is None else float(value)
+    except (TypeError, ValueError):
+        raise BookError(f"{name} {value!r} is no number") from None
+
+
+def whole(value: Any, name: str) -> int | None:
+    """A plain int from a whole number of any library, or None from None; 1.5 is refused."""
+    try:
+        made = None if value is None else int(value)
+    except (TypeError, ValueError):
+        raise BookError(f"{name} {value!r} is no number", remedy="put sizes in for the symbols") from None
+    if made is not None and made != value:
+        raise BookError(f"{name} {value!r} is not whole", remedy="use exact counts, with ceilings")
+    return made

@@ -1,0 +1,124 @@
+"""The report of a run: build/report.json for programs, build/report.html for people, one page without network."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import platform
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from diagkit.book.claims import Claim
+from diagkit.book.page import page
+from diagkit.book.run import Chapter
+from diagkit.book.show import columns, count, seconds, small
+
+PACKAGES = ("numpy", "sympy", "numba", "torch", "triton", "matplotlib")
+HEAD = ("chapter", "what was checked", "error", "bytes predicted", "time", "verdict")
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run of chapters, the claims it bears on, the machine it ran on and the date."""
+
+    chapters: Sequence[Chapter]
+    claims: Sequence[Claim]
+    machine: Any
+    made: str
+
+    @property
+    def reasons(self) -> list[str]:
+        """What speaks against the run: one line per chapter or claim; empty where all is well."""
+        bad = [f"{chapter.title}: {chapter.reason}" for chapter in self.chapters if chapter.reason]
+        return bad + [f"claim {c.id}: not confirmed" for c in self.claims if c.outcome(self.chapters) == "not confirmed"]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table: a row per record, and one for what stopped a chapter."""
+        return [row for chapter in self.chapters for row in chapter_rows(chapter)]
+
+    def text(self) -> str:
+        """The table as text, under it what went wrong."""
+        return "\n".join([columns([HEAD, *self.rows()]), *self.reasons])
+
+    def data(self) -> dict[str, Any]:
+        """The whole report as plain data. Times in seconds, bytes as whole numbers."""
+        return {
+            "made": self.made,
+            "machine": {"name": self.machine.name, **dict(self.machine.about)},
+            "numbers": [asdict(number) for number in self.machine.numbers],
+            "versions": versions(),
+            "chapters": [chapter_data(chapter) for chapter in self.chapters],
+            "claims": [{**asdict(claim), "outcome": claim.outcome(self.chapters)} for claim in self.claims],
+            "reasons": self.reasons,
+        }
+
+    def save(self, folder: Path) -> tuple[Path, Path]:
+        """Write report.html and report.json into the folder and return where they are."""
+        folder.mkdir(parents=True, exist_ok=True)
+        html, data = folder / "report.html", folder / "report.json"
+        text = json.dumps(self.data(), indent=1, ensure_ascii=False)
+        data.write_text(text + "\n", encoding="utf-8")
+        html.write_text(page(self), encoding="utf-8")
+        return html, data
+
+
+def make(chapters: Iterable[Chapter], claims: Iterable[Claim]) -> Report:
+    """The report of these chapters, made now on this machine."""
+    from diagkit.machine import here
+
+    now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return Report(tuple(chapters), tuple(claims), here(), now)
+
+
+def chapter_rows(chapter: Chapter) -> list[tuple[str, ...]]:
+    """The rows of one chapter; its name stands in the first."""
+    rows = [
+        (record.check, small(record.error), count(record.bytes_predicted), seconds(record.time_s), record.verdict)
+        for record in chapter.records
+    ]
+    if chapter.failure:
+        rows.append((f"stopped at {chapter.failure}", "", "", "", "fails"))
+    rows.append(("the whole chapter", "", "", seconds(chapter.time_s), "fails" if chapter.reason else "holds"))
+    return [(chapter.title if place == 0 else "", *row) for place, row in enumerate(rows)]
+
+
+def chapter_data(chapter: Chapter) -> dict[str, Any]:
+    """One chapter as plain data; an error that is no number becomes null, as JSON wants it."""
+    return {
+        "file": chapter.path.name,
+        "title": chapter.title,
+        "time_s": chapter.time_s,
+        "reason": chapter.reason,
+        "failure": asdict(chapter.failure) if chapter.failure else None,
+        "records": [finite({**asdict(record), "verdict": record.verdict}) for record in chapter.records],
+    }
+
+
+def finite(parts: dict[str, Any]) -> dict[str, Any]:
+    """The same with null for nan and infinities."""
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in parts.items()}
+
+
+def versions() -> dict[str, str]:
+    """Python, system and the packages that matter, as far as they are installed."""
+    installed = {name: version for name in PACKAGES if (version := version_of(name))}
+    return {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}", **installed}
+
+
+def version_of(package: str) -> str:
+    """The installed version, or "" where there is none."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def print_report(report: Report) -> None:
+    """The table on standard output, whatever letters the terminal knows."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(report.text().encode(encoding, "replace").decode(encoding))

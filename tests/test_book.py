@@ -1,0 +1,312 @@
+"""The runner of chapters on small notebooks made here: passing, failing, hanging, empty."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from diagkit.book import BookError, Record, check, claims, notebooks, record, report, timed
+from diagkit.book.__main__ import main
+from diagkit.book.progress import Progress
+from diagkit.book.run import Chapter, walk
+
+nbformat = pytest.importorskip("nbformat", reason="the lab extra is not installed")
+pytest.importorskip("nbclient", reason="the lab extra is not installed")
+
+GOOD = "import diagkit as dk\nfrom diagkit.book import record\nrecord('two and two', error=abs(2 + 2 - 4), tolerance=1e-9, claim='sum')"
+BAD = "from diagkit.book import record\nrecord('two and two', bytes_predicted=5, bytes_counted=4)"
+
+
+def book(folder: Path, name: str, *cells: str, title: str = "# 01 A chapter\n\nWhat is asked?") -> Path:
+    """A notebook of these code cells."""
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(title), *map(nbformat.v4.new_code_cell, cells)])
+    path = folder / name
+    path.write_text(nbformat.writes(made), encoding="utf-8")
+    return path
+
+
+def ran(*paths: Path, timeout: int = 60) -> list[Chapter]:
+    return walk(paths, timeout, Progress(3, io.StringIO()))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("chapters")
+
+
+@pytest.fixture(scope="module")
+def good(folder: Path) -> Chapter:
+    svg = "from IPython.display import SVG\nSVG('<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\"><title>dot</title></svg>')"
+    return ran(book(folder, "01-good.ipynb", "6 * 7", svg, GOOD))[0]
+
+
+@pytest.fixture(scope="module")
+def failing(folder: Path) -> Chapter:
+    return ran(book(folder, "02-failing.ipynb", "1 + 1", "1 / 0", GOOD))[0]
+
+
+# Records
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (record("a", error=1e-9, tolerance=1e-6), None),
+        (record("a", error=1e-3, tolerance=1e-6), "error 0.001 exceeds 1e-06"),
+        (record("a", error=float("nan"), tolerance=1e-6), "error nan exceeds 1e-06"),
+        (record("a", bytes_predicted=8, bytes_counted=8), None),
+        (record("a", bytes_predicted=1152000, bytes_counted=1128000), "1,152,000 bytes predicted, 1,128,000 counted"),
+        (record("a", holds=True), None),
+        (record("a", holds=False), "the statement is false"),
+        (record("a", error=0, tolerance=0, bytes_predicted=1, bytes_counted=2), "1 bytes predicted, 2 counted"),
+    ],
+)
+def test_a_record_gives_its_reason(made: Record, reason: str | None) -> None:
+    assert made.reason == reason
+    assert made.verdict == ("holds" if reason is None else f"fails: {reason}")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [{}, {"error": 1.0}, {"tolerance": 1.0}, {"bytes_predicted": 5}, {"time_s": 1.0}, {"bytes_predicted": 1.5, "bytes_counted": 1}],
+)
+def test_a_record_that_cannot_fail_is_refused(parts: dict[str, float]) -> None:
+    with pytest.raises(BookError):
+        record("empty", **parts)
+
+
+def test_symbols_are_no_bytes() -> None:
+    sympy = pytest.importorskip("sympy")
+    with pytest.raises(BookError, match="sizes"):
+        record("bytes", bytes_predicted=sympy.Symbol("q"), bytes_counted=1)
+
+
+def test_the_display_is_the_same_for_every_run_and_the_parts_that_differ_travel_apart() -> None:
+    first = record("a", error=1e-9, tolerance=1e-6, time_s=0.5)
+    second = record("a", error=3e-8, tolerance=1e-6, time_s=0.7)
+    (shown, apart), (shown_again, apart_again) = first._repr_mimebundle_(), second._repr_mimebundle_()
+    assert shown == shown_again
+    assert apart != apart_again
+
+
+def test_timing_takes_the_median_and_does_not_count_the_first_run() -> None:
+    calls: list[int] = []
+    timing = timed(calls.append, 1, budget_s=0)
+    assert len(calls) == 6
+    assert len(timing.runs_s) == 5
+    assert min(timing.runs_s) <= timing.median_s <= max(timing.runs_s)
+    assert record("t", holds=True, time_s=timing).time_s == timing.median_s
+
+
+# Walking
+
+
+def test_a_good_chapter_yields_its_records(good: Chapter) -> None:
+    assert good.reason is None
+    assert (good.number, good.title, good.question) == ("01", "01 A chapter", "What is asked?")
+    assert [(r.check, r.error, r.claim) for r in good.records] == [("two and two", 0.0, "sum")]
+
+
+def test_a_failing_cell_is_named(failing: Chapter) -> None:
+    assert failing.failure is not None
+    assert (failing.failure.cell, failing.failure.error) == (2, "ZeroDivisionError")
+    assert "code cell 2: ZeroDivisionError: division by zero" in str(failing.reason)
+    assert not failing.records, "the cell after the failure must not count"
+
+
+def test_a_hanging_cell_is_stopped(tmp_path: Path) -> None:
+    (chapter,) = ran(book(tmp_path, "03-hanging.ipynb", "import time", "time.sleep(60)", GOOD), timeout=2)
+    assert chapter.failure is not None
+    assert (chapter.failure.cell, chapter.failure.error) == (2, "timeout")
+    assert chapter.time_s < 30
+
+
+def test_a_dead_kernel_is_a_failure_and_not_a_hang(tmp_path: Path) -> None:
+    (chapter,) = ran(book(tmp_path, "04-dead.ipynb", "import os\nos._exit(1)", GOOD))
+    assert chapter.failure is not None
+    assert (chapter.failure.cell, chapter.failure.error) == (1, "kernel died")
+
+
+def test_a_chapter_that_checks_nothing_is_no_success(tmp_path: Path) -> None:
+    (chapter,) = ran(book(tmp_path, "05-empty.ipynb", "1 + 1"))
+    assert chapter.reason == "it records no check"
+
+
+def test_the_commands_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = book(tmp_path, "01-good.ipynb", GOOD)
+    assert main(["check", str(path)]) == 1
+    assert "no outputs are stored" in capsys.readouterr().out
+    assert main(["store", str(path)]) == 0
+    stored = path.read_bytes()
+    assert main(["check", str(path)]) == 0
+    assert main(["store", str(path)]) == 0
+    assert path.read_bytes() == stored, "storing again changes nothing"
+    book(tmp_path, "02-bad.ipynb", BAD)
+    assert main(["walk", str(tmp_path), "--out", str(tmp_path / "build")]) == 1
+    shown = capsys.readouterr().out
+    assert "5 bytes predicted, 4 counted" in shown
+    assert json.loads((tmp_path / "build" / "report.json").read_text(encoding="utf-8"))["reasons"]
+
+
+def test_no_notebooks_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["walk", str(tmp_path)]) == 2
+    assert "no notebook at" in capsys.readouterr().err
+
+
+def test_a_chapter_that_fails_is_not_stored(tmp_path: Path) -> None:
+    path = book(tmp_path, "02-bad.ipynb", BAD)
+    before = path.read_bytes()
+    assert main(["store", str(path)]) == 1
+    assert path.read_bytes() == before
+
+
+# Rules for stored notebooks
+
+
+def tampered(good: Chapter, change: str) -> list[str]:
+    """The faults of a stored notebook after one change."""
+    notebook = nbformat.from_dict(json.loads(json.dumps(good.notebook)))
+    notebooks.settle(notebook)
+    exec(change, {"nb": notebook, "cells": notebooks.code_cells(notebook), "nbformat": nbformat})
+    return check.faults(notebook)
+
+
+def test_a_stored_chapter_has_no_faults(good: Chapter) -> None:
+    assert tampered(good, "") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ("cells[0].outputs = []", "code cell 1 has no stored output"),
+        ("[c.update(outputs=[]) for c in cells]", "no outputs are stored"),
+        ("cells[0].source = 'def f():\\n    pass\\n1'", "code cell 1 holds helper code (FunctionDef)"),
+        ("cells[0].source = 'for i in range(3):\\n    i'", "code cell 1 holds helper code (For)"),
+        ("cells[0].source = '1\\n' * 7", "code cell 1 has 7 lines, more than 6"),
+        ("cells[0].source = '%time 1'", "code cell 1 is not plain Python"),
+        ("cells[0].source = 'dk.timed(f)'", "code cell 1 measures times without the tag nbval-ignore-output"),
+        ("cells[0].execution_count = 9", "cells were executed in the order [9, 2, 3]"),
+        ("cells[0].outputs = [nbformat.v4.new_output('error', ename='E', evalue='e')]", "code cell 1 stores an error: E: e"),
+        ("cells[0].outputs = [nbformat.v4.new_output('stream', name='stderr', text='w')]", "code cell 1 stores text from standard error"),
+        ("cells[0].outputs[0].data['text/plain'] = '<a at 0x7f00deadbeef>'", "code cell 1 shows a memory address"),
+        ("nb.cells.pop()", "the last cell displays no record"),
+        ("cells[-1].metadata.tags = ['nbval-ignore-output']", "the last cell carries the tag nbval-ignore-output"),
+        ("nb.metadata.kernelspec.name = 'mine'", "its metadata are not those of a plain python3 kernel"),
+    ],
+)  # fmt: skip
+def test_each_rule_can_fail(good: Chapter, change: str, fault: str) -> None:
+    assert fault in tampered(good, change)
+
+
+def test_every_chapter_of_the_book_keeps_the_rules() -> None:
+    folder = Path(__file__).parents[1] / "notebooks"
+    paths = notebooks.find([folder])
+    assert {path.name: check.faults(notebooks.read(path)) for path in paths} == {path.name: [] for path in paths}
+
+
+# The report
+
+
+class Reader(HTMLParser):
+    """Checks that tags close in order, and collects what a page would fetch."""
+
+    VOID = {"meta", "img", "br", "hr", "path", "circle", "rect", "line"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [value for name, value in attrs if name in {"src", "href"} and value and value[0] != "#"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def made(good: Chapter, failing: Chapter) -> report.Report:
+    claim = claims.Claim("sum", "01", "§1", "2 + 2 = 4 & <more>", "4", "reproduced")
+    lost = claims.Claim("lost", "01", "§1", "nobody checks it", "5", "reproduced")
+    return report.make([good, failing], [claim, lost])
+
+
+def test_the_page_is_well_formed_and_needs_no_network(made: report.Report, tmp_path: Path) -> None:
+    html, _ = made.save(tmp_path)
+    reader = Reader()
+    reader.feed(html.read_text(encoding="utf-8"))
+    assert reader.open == []
+    assert all(place.startswith("data:") for place in reader.fetched)
+    assert "svg" in reader.tags
+    assert not {"script", "link", "iframe"} & set(reader.tags)
+
+
+def test_the_report_names_what_failed(made: report.Report) -> None:
+    assert any("ZeroDivisionError" in reason for reason in made.reasons)
+    assert "claim lost: not confirmed" in made.reasons
+    assert not any("sum" in reason for reason in made.reasons)
+    assert "stopped at code cell 2: ZeroDivisionError: division by zero" in made.text()
+
+
+def test_the_data_are_plain_json(made: report.Report, tmp_path: Path) -> None:
+    _, path = made.save(tmp_path)
+    data = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda text: pytest.fail(text))
+    assert data["chapters"][0]["records"][0]["check"] == "two and two"
+    assert data["chapters"][1]["failure"]["cell"] == 2
+    assert data["machine"]["name"] == "here"
+    assert re.match(r"\d{4}-\d{2}-\d{2}", data["made"])
+
+
+# Claims
+
+
+def test_the_claims_of_the_project_are_sound_and_name_chapters_that_exist() -> None:
+    found = claims.load()
+    files = notebooks.find([Path(__file__).parents[1] / "notebooks"])
+    assert {claim.chapter for claim in found} <= {path.name[:2] for path in files}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"verdict": "maybe"}, "has the verdict 'maybe'"),
+        ({"verdict": "differs"}, "differs without saying why"),
+        ({"ours": ""}, "has no ours"),
+        ({"colour": "red"}, "has an unknown field colour"),
+    ],
+)
+def test_a_claim_that_is_none_is_refused(change: dict[str, str], message: str) -> None:
+    entry = {"id": "x", "chapter": "01", "paper": "§1", "claim": "c", "ours": "o", "verdict": "reproduced"}
+    assert claims.claim(entry).stated == "reproduced"
+    with pytest.raises(BookError, match=re.escape(message)):
+        claims.claim({**entry, **change})
+
+
+def test_a_claim_is_confirmed_only_by_a_record_that_holds(good: Chapter, failing: Chapter) -> None:
+    parts = {"paper": "§1", "claim": "c", "ours": "o", "verdict": "reproduced"}
+    assert claims.Claim("sum", "01", **parts).outcome([good]) == "confirmed"
+    assert claims.Claim("sum", "02", **parts).outcome([failing]) == "not confirmed"
+    assert claims.Claim("other", "01", **parts).outcome([good]) == "not confirmed"
+    assert claims.Claim("sum", "03", **parts).outcome([good, failing]) == "not run"
+
+
+# The bar
+
+
+def test_the_bar_writes_one_line_per_chapter_without_a_terminal() -> None:
+    stream = io.StringIO()
+    bar = Progress(2, stream)
+    bar.step("a")
+    bar.step("b")
+    bar.end("a chapter", 2)
+    assert stream.getvalue() == "[########################] 100% a chapter\n"
