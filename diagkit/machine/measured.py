@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import os
 import platform
@@ -34,7 +34,7 @@ def here(refresh: bool = False) -> Machine:
 
 def measure_here() -> Machine:
     """Time this machine now, whatever is kept."""
-    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     numbers = (*system_facts(), *timed_facts(today))
     threads = f"{cores()} core{'s' if cores() > 1 else ''}"
     about = (("architecture", f"{processor()}, {threads}"), ("note", f"Measured {today} with numpy {np.__version__}."))
