@@ -1,0 +1,24 @@
+"""Programs: the loop nest of a labelled diagram, shown as pseudocode, run in numpy, counting what it moves."""
+
+from diagkit.program.nest import (
+    Compute,
+    For,
+    Free,
+    Init,
+    Kernel,
+    Load,
+    ParFor,
+    Span,
+    Statement,
+    Store,
+    Update,
+    first,
+    last,
+    walk,
+)
+from diagkit.program.program import Program, lower
+
+__all__ = [
+    "Compute", "For", "Free", "Init", "Kernel", "Load", "ParFor", "Program", "Span", "Statement", "Store", "Update",
+    "first", "last", "lower", "walk",
+]  # fmt: skip
