@@ -1,8 +1,10 @@
 """diagkit: draw the algorithm once; the same value runs, counts its transfers and becomes a kernel."""
 
+from diagkit.book import curves, landscape, record, roofline, timed
 from diagkit.diagram import Diagram
+from diagkit.machine import activations
 from diagkit.ops import *  # noqa: F403  (the public vocabulary is ops' own __all__)
 from diagkit.ops import __all__ as _operations
 
 __version__ = "0.1.0"
-__all__ = ["Diagram", *_operations]
+__all__ = ["Diagram", "activations", "curves", "landscape", "record", "roofline", "timed", *_operations]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from diagkit.book import BookError, Record, check, claims, notebooks, record, report, timed
+from diagkit import machine, term
+from diagkit.book import BookError, Record, check, claims, curves, landscape, notebooks, record, report, roofline, timed
 from diagkit.book.__main__ import main
 from diagkit.book.progress import Progress
 from diagkit.book.run import Chapter, walk
@@ -18,13 +19,18 @@ from diagkit.book.run import Chapter, walk
 nbformat = pytest.importorskip("nbformat", reason="the lab extra is not installed")
 pytest.importorskip("nbclient", reason="the lab extra is not installed")
 
-GOOD = "import diagkit as dk\nfrom diagkit.book import record\nrecord('two and two', error=abs(2 + 2 - 4), tolerance=1e-9, claim='sum')"
-BAD = "from diagkit.book import record\nrecord('two and two', bytes_predicted=5, bytes_counted=4)"
+GOOD = """
+import diagkit as dk
+dk.record('two and two', error=abs(2 + 2 - 4), tolerance=1e-9, claim='sum')
+""".strip()
+BAD = "import diagkit as dk\ndk.record('two and two', bytes_predicted=5, bytes_counted=4)"
 
 
 def book(folder: Path, name: str, *cells: str, title: str = "# 01 A chapter\n\nWhat is asked?") -> Path:
     """A notebook of these code cells."""
-    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(title), *map(nbformat.v4.new_code_cell, cells)])
+    made = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_markdown_cell(title), *map(nbformat.v4.new_code_cell, cells)]
+    )
     path = folder / name
     path.write_text(nbformat.writes(made), encoding="utf-8")
     return path
@@ -41,7 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def good(folder: Path) -> Chapter:
-    svg = "from IPython.display import SVG\nSVG('<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\"><title>dot</title></svg>')"
+    text = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"><title>dot</title></svg>'
+    svg = f"from IPython.display import SVG\nSVG({text!r})"
     return ran(book(folder, "01-good.ipynb", "6 * 7", svg, GOOD))[0]
 
 
@@ -73,7 +80,14 @@ def test_a_record_gives_its_reason(made: Record, reason: str | None) -> None:
 
 @pytest.mark.parametrize(
     "parts",
-    [{}, {"error": 1.0}, {"tolerance": 1.0}, {"bytes_predicted": 5}, {"time_s": 1.0}, {"bytes_predicted": 1.5, "bytes_counted": 1}],
+    [
+        {},
+        {"error": 1.0},
+        {"tolerance": 1.0},
+        {"bytes_predicted": 5},
+        {"time_s": 1.0},
+        {"bytes_predicted": 1.5, "bytes_counted": 1},
+    ],
 )
 def test_a_record_that_cannot_fail_is_refused(parts: dict[str, float]) -> None:
     with pytest.raises(BookError):
@@ -172,7 +186,7 @@ def tampered(good: Chapter, change: str) -> list[str]:
     """The faults of a stored notebook after one change."""
     notebook = nbformat.from_dict(json.loads(json.dumps(good.notebook)))
     notebooks.settle(notebook)
-    exec(change, {"nb": notebook, "cells": notebooks.code_cells(notebook), "nbformat": nbformat})
+    exec(change, {"nb": notebook, "cells": notebooks.code_cells(notebook), "new": nbformat.v4.new_output})
     return check.faults(notebook)
 
 
@@ -191,8 +205,8 @@ def test_a_stored_chapter_has_no_faults(good: Chapter) -> None:
         ("cells[0].source = '%time 1'", "code cell 1 is not plain Python"),
         ("cells[0].source = 'dk.timed(f)'", "code cell 1 measures times without the tag nbval-ignore-output"),
         ("cells[0].execution_count = 9", "cells were executed in the order [9, 2, 3]"),
-        ("cells[0].outputs = [nbformat.v4.new_output('error', ename='E', evalue='e')]", "code cell 1 stores an error: E: e"),
-        ("cells[0].outputs = [nbformat.v4.new_output('stream', name='stderr', text='w')]", "code cell 1 stores text from standard error"),
+        ("cells[0].outputs = [new('error', ename='E', evalue='e')]", "code cell 1 stores an error: E: e"),
+        ("cells[0].outputs = [new('stream', name='stderr', text='w')]", "code cell 1 stores text from standard error"),
         ("cells[0].outputs[0].data['text/plain'] = '<a at 0x7f00deadbeef>'", "code cell 1 shows a memory address"),
         ("nb.cells.pop()", "the last cell displays no record"),
         ("cells[-1].metadata.tags = ['nbval-ignore-output']", "the last cell carries the tag nbval-ignore-output"),
@@ -215,7 +229,7 @@ def test_every_chapter_of_the_book_keeps_the_rules() -> None:
 class Reader(HTMLParser):
     """Checks that tags close in order, and collects what a page would fetch."""
 
-    VOID = {"meta", "img", "br", "hr", "path", "circle", "rect", "line"}
+    VOID = frozenset({"meta", "img", "br", "hr", "path", "circle", "rect", "line"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -260,7 +274,7 @@ def test_the_report_names_what_failed(made: report.Report) -> None:
 
 def test_the_data_are_plain_json(made: report.Report, tmp_path: Path) -> None:
     _, path = made.save(tmp_path)
-    data = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda text: pytest.fail(text))
+    data = json.loads(path.read_text(encoding="utf-8"), parse_constant=pytest.fail)
     assert data["chapters"][0]["records"][0]["check"] == "two and two"
     assert data["chapters"][1]["failure"]["cell"] == 2
     assert data["machine"]["name"] == "here"
@@ -310,3 +324,29 @@ def test_the_bar_writes_one_line_per_chapter_without_a_terminal() -> None:
     bar.step("b")
     bar.end("a chapter", 2)
     assert stream.getvalue() == "[########################] 100% a chapter\n"
+
+
+# Plots
+
+
+def test_plots_leave_matplotlib_alone_and_are_the_same_each_time() -> None:
+    matplotlib = pytest.importorskip("matplotlib", reason="the lab extra is not installed")
+    before = matplotlib.rcParams["backend"]
+    again = [roofline([machine.load("T4")], [("naive", 10, 1e11)]).png() for _ in range(2)]
+    assert again[0] == again[1]
+    assert again[0].startswith(b"\x89PNG")
+    assert matplotlib.rcParams["backend"] == before
+
+
+def test_a_formula_needs_all_its_sizes() -> None:
+    pytest.importorskip("matplotlib", reason="the lab extra is not installed")
+    formula = term.size("q") * term.size("d")
+    assert curves({"H": formula}, ("q", [1, 2]), {"d": 3}).text == "elements: H for q from 1 to 2"
+    with pytest.raises(BookError, match="no size is given for d"):
+        curves({"H": formula}, ("q", [1, 2]), {})
+
+
+def test_a_landscape_names_its_mark() -> None:
+    pytest.importorskip("matplotlib", reason="the lab extra is not installed")
+    plot = landscape([[1, 2], [3, float("nan")]], [16, 32], [8, 64], ("g", "s"), mark=(16, 64), title="H")
+    assert plot.text == "H: g by s, marked g=16 s=64"

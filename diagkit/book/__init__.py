@@ -4,7 +4,19 @@
 """
 
 from diagkit.book.errors import BookError
+from diagkit.book.plots import Plot, curves, landscape, roofline
 from diagkit.book.record import RECORD_TYPE, Record, record
 from diagkit.book.timing import Timing, timed
 
-__all__ = ["RECORD_TYPE", "BookError", "Record", "Timing", "record", "timed"]
+__all__ = [
+    "RECORD_TYPE",
+    "BookError",
+    "Plot",
+    "Record",
+    "Timing",
+    "curves",
+    "landscape",
+    "record",
+    "roofline",
+    "timed",
+]

@@ -15,7 +15,7 @@ from diagkit.term import DiagkitError
 def walked(options: argparse.Namespace) -> int:
     """Run the chapters, print the table, leave the report; 1 where a verdict is bad."""
     chapters = walk(notebooks.find(options.paths), options.timeout)
-    made = report.make(chapters, claims.load())
+    made = report.make(chapters, claims.load(options.claims))
     report.print_report(made)
     html, _ = made.save(options.out)
     print(f"report: {html}")
@@ -51,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("paths", nargs="*", type=Path, default=[Path("notebooks")], help="notebooks or folders of them")
     parser.add_argument("--timeout", type=int, default=CELL_TIMEOUT_S, help="seconds that one cell may take")
     parser.add_argument("--out", type=Path, default=Path("build"), help="where walk leaves its report")
+    parser.add_argument("--claims", type=Path, help="the claims to set beside the records (default: data/claims.toml)")
     options = parser.parse_args(arguments)
     try:
         return COMMANDS[options.command](options)

@@ -21,7 +21,7 @@ Rule = Callable[[Any], Iterator[str]]
 def parsed(cell: Any) -> ast.Module | None:
     """The cell as Python, or None where it is none (a shell command, a magic)."""
     try:
-        return ast.parse(cell.source)
+        return ast.parse(str(cell.source))
     except SyntaxError:
         return None
 
@@ -50,7 +50,11 @@ def short_cells(notebook: Any) -> Iterator[str]:
 def no_helpers(notebook: Any) -> Iterator[str]:
     """Cells define no functions or classes, and hold no loops: that is the package's work."""
     for name, cell in places(notebook):
-        kinds = [type(node).__name__ for node in ast.walk(parsed(cell) or ast.Module([], [])) if isinstance(node, DEFINITIONS)]
+        kinds = [
+            type(node).__name__
+            for node in ast.walk(parsed(cell) or ast.Module([], []))
+            if isinstance(node, DEFINITIONS)
+        ]
         if kinds:
             yield f"{name} holds helper code ({kinds[0]})"
 
@@ -102,7 +106,9 @@ def ends_in_record(notebook: Any) -> Iterator[str]:
     """The last cell that runs is the chapter's validation: it displays a record that holds, and is compared."""
     cells = code_cells(notebook)
     last = cells[-1] if cells else None
-    verdicts = [o.data[RECORD_TYPE]["verdict"] for o in last.outputs if RECORD_TYPE in o.get("data", {})] if last else []
+    verdicts = (
+        [o.data[RECORD_TYPE]["verdict"] for o in last.outputs if RECORD_TYPE in o.get("data", {})] if last else []
+    )
     if not verdicts:
         yield "the last cell displays no record"
     elif verdicts[-1] != "holds":

@@ -82,7 +82,7 @@ def question(notebook: Any) -> str:
 
 def settle(notebook: Any) -> None:
     """Take out what differs from run to run: times, kernel versions, random ids, errors of records."""
-    notebook.metadata = type(notebook)(KERNEL)
+    notebook.metadata = type(notebook)({name: type(notebook)(parts) for name, parts in KERNEL.items()})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for place, cell in enumerate(notebook.cells):
         cell.id = f"cell-{place:02d}"

@@ -44,6 +44,7 @@ code { font-family: ui-monospace, "SF Mono", Consolas, monospace; font-size: 0.9
 @media print { nav { display: none; } .page { display: block; } figure { break-inside: avoid; } }
 """
 
+HEAD = "<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>diagkit: report</title>"
 RECORDS = ("what was checked", "error", "tolerance", "bytes predicted", "bytes counted", "time", "verdict")
 CLAIMS = ("claim", "in the paper", "ours", "verdict", "this run")
 NUMBERS = {"error", "tolerance", "bytes predicted", "bytes counted", "time"}
@@ -54,16 +55,17 @@ def page(report: Report) -> str:
     bad = len(report.reasons)
     verdict = f"{bad} of its verdicts are bad" if bad else "every verdict holds"
     sections = [chapter_section(chapter) for chapter in report.chapters]
+    whole = seconds(sum(chapter.time_s for chapter in report.chapters))
     body = [
         f"<h1>The chapters of diagkit, run</h1><p class='soft'>{escape(report.made)}, {escape(on(report.machine))}</p>",
-        f"<p>{len(report.chapters)} chapters, {seconds(sum(c.time_s for c in report.chapters))}: {mark(verdict, not bad)}.</p>",
+        f"<p>{len(report.chapters)} chapters in {whole}: {mark(verdict, not bad)}.</p>",
         listed(report.reasons),
         *sections,
         claims_section(report),
         machine_section(report),
     ]
-    head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>diagkit: report</title><style>{STYLE}</style>"
-    return f"<!doctype html><html lang='en'><head>{head}</head><body><div class='page'>{contents(report)}<main>{''.join(body)}</main></div></body></html>\n"
+    main = f"<div class='page'>{contents(report)}<main>{''.join(body)}</main></div>"
+    return f"<!doctype html><html lang='en'><head>{HEAD}<style>{STYLE}</style></head><body>{main}</body></html>\n"
 
 
 def on(machine: Any) -> str:
@@ -83,12 +85,15 @@ def listed(reasons: Sequence[str]) -> str:
 
 def contents(report: Report) -> str:
     """The table of chapters that stays in view."""
-    entries = "".join(
-        f"<li><a href='#{anchor(c)}'><span>{escape(c.title)}</span>{mark('✗' if c.reason else '✓', not c.reason)}</a></li>"
-        for c in report.chapters
-    )
+    entries = "".join(map(entry, report.chapters))
     more = "<li><a href='#claims'>The paper's claims</a></li><li><a href='#machine'>The machine</a></li>"
     return f"<nav aria-label='chapters'><strong>diagkit</strong><ol>{entries}{more}</ol></nav>"
+
+
+def entry(chapter: Chapter) -> str:
+    """A chapter's line in the table, with a mark for its verdict."""
+    sign = mark("✗" if chapter.reason else "✓", not chapter.reason)
+    return f"<li><a href='#{anchor(chapter)}'><span>{escape(chapter.title)}</span>{sign}</a></li>"
 
 
 def anchor(chapter: Chapter) -> str:
@@ -100,11 +105,10 @@ def chapter_section(chapter: Chapter) -> str:
     """One chapter: its question, its records, its pictures."""
     stopped = f"<p>{mark(f'Stopped at {chapter.failure}', good=False)}</p>" if chapter.failure else ""
     figures = "".join(figure(picture, caption) for picture, caption in pictures(chapter.notebook))
-    return (
-        f"<section id='{anchor(chapter)}'><h2>{escape(chapter.title)}</h2><p>{prose(chapter.question)}</p>{stopped}"
-        f"{table(RECORDS, record_rows(chapter))}<p class='soft'>{escape(chapter.path.name)}, run in {seconds(chapter.time_s)}</p>"
-        f"{figures}</section>"
-    )
+    run = f"<p class='soft'>{escape(chapter.path.name)}, run in {seconds(chapter.time_s)}</p>"
+    head = f"<h2>{escape(chapter.title)}</h2><p>{prose(chapter.question)}</p>"
+    records = table(RECORDS, record_rows(chapter))
+    return f"<section id='{anchor(chapter)}'>{head}{stopped}{records}{run}{figures}</section>"
 
 
 def prose(text: str) -> str:
@@ -126,9 +130,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     kinds = [" class='number'" if name in NUMBERS else "" for name in head]
     top = "".join(f"<th scope='col'>{escape(name)}</th>" for name in head)
     lines = "".join(
-        "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td{kind}>{cell}</td>" for kind, cell in zip(kinds, row, strict=True)) + "</tr>"
+        for row in rows
     )
-    return f"<div class='wide'><table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table></div>" if lines else ""
+    return (
+        f"<div class='wide'><table><thead><tr>{top}</tr></thead><tbody>{lines}</tbody></table></div>" if lines else ""
+    )
 
 
 def pictures(notebook: Any) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from diagkit.term import size
 
 COLOURS = ("#1f1f1f", "#c2540a", "#1b7f4b", "#2a5db0", "#8d3b9c", "#7a6a00")
 MARKERS = "osD^vP"
-GRID = "#d9dde2"
+POINT, GRID = "#b3261e", "#d9dde2"
 Point = tuple[str, float, float]
 
 
@@ -60,7 +60,9 @@ def canvas(title: str, x: str, y: str, size_inches: tuple[float, float] = (7.2, 
     return figure, axes
 
 
-def roofline(machines: Sequence[Any], points: Iterable[Point] = (), dtype: str = "fp16", title: str = "Roofline") -> Plot:
+def roofline(
+    machines: Sequence[Any], points: Iterable[Point] = (), dtype: str = "fp16", title: str = "Roofline"
+) -> Plot:
     """What machines can do at so many FLOP per byte of slow memory, and where algorithms stand.
 
     `machines` are `Machine`s: each is drawn in `dtype`, or in fp32 where it states no such peak. `points`
@@ -91,27 +93,38 @@ def draw_roof(axes: Any, machine: Any, dtype: str, colour: str) -> None:
 def draw_point(axes: Any, point: Point, marker: str) -> None:
     """One algorithm, named in the legend."""
     name, intensity, rate = point
-    axes.plot([intensity], [rate], marker, color=COLOURS[1], markersize=7, label=name, markeredgecolor="white")
+    axes.plot([intensity], [rate], marker, color=POINT, markersize=7, label=name, markeredgecolor="white")
 
 
 def curves(
-    lines: Mapping[str, Any], along: tuple[str, Sequence[int]], at: Mapping[str, int], y: str = "elements", title: str = "",
-    logarithmic: bool = True, mark: Mapping[str, int] | None = None,
-) -> Plot:  # fmt: skip
+    lines: Mapping[str, Any],
+    along: tuple[str, Sequence[int]],
+    at: Mapping[str, int],
+    y: str = "elements",
+    title: str = "",
+    mark: Mapping[str, int] | None = None,
+) -> Plot:
     """Formulas (by name) along one size: `along` names it and its values, `at` gives all other sizes.
 
     `mark` draws upright lines at named values. A formula that still holds a symbol is refused.
     """
     symbol, values = along
-    figure, axes = canvas(title or f"{y} by {symbol}", symbol, y)
+    figure, axes = canvas(title, symbol, y)
     for (name, formula), colour in zip(lines.items(), COLOURS, strict=False):
-        axes.plot(values, [evaluated(formula, {**at, symbol: value}) for value in values], color=colour, label=name, linewidth=1.6)
+        heights = [evaluated(formula, {**at, symbol: value}) for value in values]
+        axes.plot(values, heights, color=colour, label=name, linewidth=1.6)
     for name, place in (mark or {}).items():
-        axes.axvline(place, color=COLOURS[1], linewidth=1, linestyle=(0, (4, 3)))
-        axes.annotate(name, (place, 0.97), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points", fontsize=8, va="top")
-    axes.set(yscale="log" if logarithmic else "linear")
+        draw_mark(axes, name, place)
+    axes.set(yscale="log")
     axes.legend(fontsize=8, frameon=False)
     return Plot(figure, f"{title or y}: {', '.join(lines)} for {symbol} from {values[0]} to {values[-1]}")
+
+
+def draw_mark(axes: Any, name: str, place: float) -> None:
+    """An upright dashed line with its name at the top."""
+    axes.axvline(place, color=COLOURS[1], linewidth=1, linestyle=(0, (4, 3)))
+    where = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    axes.annotate(name, (place, 0.97), (3, 0), fontsize=8, va="top", **where)
 
 
 def evaluated(formula: Any, sizes: Mapping[str, int]) -> float:

@@ -43,7 +43,7 @@ class Record:
 
     @property
     def verdict(self) -> str:
-        """"holds", or "fails: ..." with the reason."""
+        """ "holds", or "fails: ..." with the reason."""
         return "holds" if self.reason is None else f"fails: {self.reason}"
 
     def rows(self) -> list[tuple[str, str]]:

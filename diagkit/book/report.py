@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 import math
 import platform
@@ -35,7 +35,9 @@ class Report:
     def reasons(self) -> list[str]:
         """What speaks against the run: one line per chapter or claim; empty where all is well."""
         bad = [f"{chapter.title}: {chapter.reason}" for chapter in self.chapters if chapter.reason]
-        return bad + [f"claim {c.id}: not confirmed" for c in self.claims if c.outcome(self.chapters) == "not confirmed"]
+        return bad + [
+            f"claim {c.id}: not confirmed" for c in self.claims if c.outcome(self.chapters) == "not confirmed"
+        ]
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table: a row per record, and one for what stopped a chapter."""
@@ -71,7 +73,7 @@ def make(chapters: Iterable[Chapter], claims: Iterable[Claim]) -> Report:
     """The report of these chapters, made now on this machine."""
     from diagkit.machine import here
 
-    now = datetime.datetime.now(tz=datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    now = dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     return Report(tuple(chapters), tuple(claims), here(), now)
 
 

@@ -109,8 +109,9 @@ def run(path: Path, notebook: Any, timeout_s: int, bar: Progress) -> Chapter:
 
     clear(notebook)
     client = NotebookClient(
-        notebook, timeout=timeout_s, kernel_name="python3", resources={"metadata": {"path": str(path.parent or ".")}},
+        notebook, timeout=timeout_s, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}},
         on_cell_start=starting, on_cell_executed=ended, shutdown_kernel="immediate", record_timing=False,
+        extra_arguments=["--IPKernelApp.log_level=40"],  # its notes on transport would break the bar
     )  # fmt: skip
     begun = time.perf_counter()
     failure = attempt(client, reached, timeout_s)
