@@ -6,6 +6,7 @@ returns the inputs' own float type. `reference` does the same in float64.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce as chain
@@ -16,7 +17,22 @@ import sympy
 
 from diagkit.ops.libraries import library
 from diagkit.ops.scalars import BY_SYMBOL
-from diagkit.term import Array, Axes, Axis, Box, Cast, Contract, Index, InputError, Map, Reduce, Term, View
+from diagkit.term import (
+    Array,
+    Axes,
+    Axis,
+    Box,
+    Cast,
+    Contract,
+    Index,
+    InputError,
+    Map,
+    Reduce,
+    Term,
+    View,
+    coordinate,
+    where,
+)
 from diagkit.term import names as names_of
 from diagkit.term import size as size_of
 
@@ -37,6 +53,15 @@ def reference(term: Term, arrays: Mapping[str, Any]) -> Any:
 
 
 def _run(term: Term, arrays: Mapping[str, Any], force: str | None) -> Any:
+    engine, start = open_arrays(term, arrays, force)
+    with np.errstate(all="ignore"):
+        made = term.fold(_cases(engine, term), start)
+    return close_arrays(engine, {name: made[name] for name in term.outputs})
+
+
+def open_arrays(term: Term, arrays: Mapping[str, Any], force: str | None = None) -> tuple[Engine, dict[str, Any]]:
+    """What runs the boxes of `term` on these arrays, and the arrays, checked and in the float type that
+    is computed in: at least fp32, or `force`. Raises as `evaluate` does."""
     xp = library(dict(arrays))
     given = check_inputs(term, arrays, xp)
     sizes = bind_sizes(term, {name: tuple(value.shape) for name, value in given.items()})
@@ -44,9 +69,12 @@ def _run(term: Term, arrays: Mapping[str, Any], force: str | None) -> Any:
     start = {name: (value if xp.kind(value) != "float" else xp.astype(value, compute)) for name, value in given.items()}
     start |= {array.name: xp.astype(start[array.name], compute) for array in term.inputs if _is_float(array)}
     like = next(iter(given.values()), None)
-    with np.errstate(all="ignore"):
-        made = term.fold(_cases(_Engine(xp, sizes, compute, like), term), start)
-    outputs = {name: _finish(xp, made[name], compute, result) for name in term.outputs}
+    return Engine(xp, sizes, compute, result, like, sizes, dict.fromkeys(sizes, 0)), start
+
+
+def close_arrays(engine: Engine, made: Mapping[str, Any]) -> Any:
+    """Outputs in the float type of the inputs: one comes alone, several as a dict by name."""
+    outputs = {name: _finish(engine.xp, value, engine.compute, engine.result) for name, value in made.items()}
     return next(iter(outputs.values())) if len(outputs) == 1 else outputs
 
 
@@ -146,8 +174,6 @@ def _bind_renamed(term: Term, bound: dict[str, tuple[int, str]]) -> None:
 
 
 def _size_of_view(term: Term, box: Box, axis: Axis, bound: dict[str, tuple[int, str]]) -> int:
-    from diagkit.term import coordinate
-
     if isinstance(box, View):
         source = term.wires[box.inputs[0]].axes
         for was, read in zip(source, box.coordinates, strict=True):
@@ -162,33 +188,47 @@ def _size_of_view(term: Term, box: Box, axis: Axis, bound: dict[str, tuple[int, 
 
 
 @dataclass(frozen=True)
-class _Engine:
-    """What every case needs: the library, the sizes, the float type to compute in."""
+class Engine:
+    """What runs one box: the library `xp`, the `sizes` of whole axes, the float type to `compute` in and
+    the one to `result` in, an array `like` those that are made; and the tile that is computed, as its
+    `extents` (elements along each axis) and `starts` (its first position along each axis)."""
 
     xp: Any
-    sizes: dict[str, int]
+    sizes: Mapping[str, int]
     compute: Any
+    result: Any
     like: Any
+    extents: Mapping[str, int]
+    starts: Mapping[str, int]
 
     def shape(self, axes: Axes) -> tuple[int, ...]:
-        return tuple(self.sizes[axis.name] for axis in axes)
+        """The shape of a tile over `axes`."""
+        return tuple(self.extents[axis.name] for axis in axes)
 
     def number(self, expr: Any) -> Any:
         """A formula of sizes as a number."""
         return expr.xreplace({size_of(name): sympy.Integer(n) for name, n in self.sizes.items()})
 
+    def positions(self, axis: str) -> Any:
+        """The positions that the tile covers along `axis`."""
+        return self.xp.arange(self.extents[axis], self.like) + self.starts[axis]
 
-def _cases(engine: _Engine, term: Term) -> dict[type[Box], Callable[..., Any]]:
+
+def evaluate_box(engine: Engine, box: Box, axes: list[Axes], *values: Any) -> Any:
+    """The tile that a primitive makes from tiles `values` over `axes`, one each per input."""
+    return _BOX_CASES[type(box)](engine, box, axes, *values)
+
+
+def _cases(engine: Engine, term: Term) -> dict[type[Box], Callable[..., Any]]:
     axes = {name: wire.axes for name, wire in term.wires.items()}
 
-    def case(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda box, *values: function(engine, box, [axes[wire] for wire in box.inputs], *values)
+    def case(box: Box, *values: Any) -> Any:
+        return evaluate_box(engine, box, [axes[wire] for wire in box.inputs], *values)
 
-    table = {Map: _map, Reduce: _reduce, Contract: _contract, Index: _index, Cast: _cast, View: _view}
-    return {kind: case(function) for kind, function in table.items()}
+    return dict.fromkeys(_BOX_CASES, case)
 
 
-def _map(engine: _Engine, box: Any, axes: list[Axes], *values: Any) -> Any:
+def _map(engine: Engine, box: Any, axes: list[Axes], *values: Any) -> Any:
     aligned = [align(engine.xp, v, a, box.axes) for v, a in zip(values, axes, strict=True)]
     result = scalar_value(engine.number(box.expr), aligned, engine.xp, engine.compute)
     if not hasattr(result, "shape"):
@@ -206,8 +246,7 @@ def align(xp: Any, value: Any, axes: Axes, wanted: Axes) -> Any:
 def scalar_value(expr: Any, values: list[Any], xp: Any, compute: Any) -> Any:
     """A scalar formula on aligned arrays: arg(i) is values[i]; numbers stay Python numbers."""
     if expr.is_Symbol:
-        value = values[int(expr.name[1:])]
-        return value if xp.kind(value) != "int" else value
+        return values[int(expr.name[1:])]
     if expr.is_number:
         return float(expr)
     parts = expr.args
@@ -257,14 +296,10 @@ def _power(xp: Any, expr: Any, part: Part) -> Any:
 
 
 def _compare(symbol: str) -> Callable[[Any, Any, Part], Any]:
-    import operator
-
     return lambda xp, expr, part: getattr(operator, symbol)(part(expr.args[0]), part(expr.args[1]))
 
 
 def _logic(symbol: str) -> Callable[[Any, Any, Part], Any]:
-    import operator
-
     return lambda xp, expr, part: chain(getattr(operator, symbol), [part(term) for term in expr.args])
 
 
@@ -286,18 +321,18 @@ _SCALAR_CASES: dict[Any, Callable[[Any, Any, Part], Any]] = {
     sympy.And: _logic("and_"),
     sympy.Or: _logic("or_"),
     sympy.Not: lambda xp, expr, part: ~part(expr.args[0]),
-    next(key for key, row in BY_SYMBOL.items() if row.name == "where"): _where,
+    where: _where,
 }
 
 
-def _reduce(engine: _Engine, box: Any, axes: list[Axes], value: Any) -> Any:
+def _reduce(engine: Engine, box: Any, axes: list[Axes], value: Any) -> Any:
     places = tuple(names_of(axes[0]).index(name) for name in box.over)
     kept = tuple(axis for axis in axes[0] if axis.name not in box.over)
     reduced = engine.xp.reduce(box.op, _floated(value, engine.xp, engine.compute), places)
     return align(engine.xp, reduced, kept, box.axes)
 
 
-def _contract(engine: _Engine, box: Any, axes: list[Axes], *values: Any) -> Any:
+def _contract(engine: Engine, box: Any, axes: list[Axes], *values: Any) -> Any:
     """Pair by pair, left to right; each product is one batched matrix product."""
     xp = engine.xp
     value, have = _floated(values[0], xp, engine.compute), axes[0]
@@ -329,21 +364,21 @@ def _product(xp: Any, left: tuple[Any, Axes], right: tuple[Any, Axes], later: se
     return xp.reshape(xp.matmul(a, b), [sizes[axis] for axis in made]), made
 
 
-def _index(engine: _Engine, box: Any, axes: list[Axes]) -> Any:
-    return engine.xp.arange(engine.sizes[box.axes[0].name], engine.like)
+def _index(engine: Engine, box: Any, axes: list[Axes]) -> Any:
+    return engine.positions(box.axes[0].name)
 
 
-def _cast(engine: _Engine, box: Any, axes: list[Axes], value: Any) -> Any:
+def _cast(engine: Engine, box: Any, axes: list[Axes], value: Any) -> Any:
     return align(engine.xp, engine.xp.round_to(value, box.dtype), axes[0], box.axes)
 
 
-def _view(engine: _Engine, box: Any, axes: list[Axes], value: Any) -> Any:
+def _view(engine: Engine, box: Any, axes: list[Axes], value: Any) -> Any:
     """Read at the coordinates; outside the input the value is 0 (False)."""
     xp, shape = engine.xp, engine.shape(box.axes)
     inside, places = True, []
     for axis, read in zip(axes[0], box.coordinates, strict=True):
-        at = _coordinate_values(engine, box.axes, read)
-        length = engine.sizes[axis.name]
+        at = _coordinate_values(engine, box.axes, read) - engine.starts[axis.name]
+        length = engine.extents[axis.name]
         inside = inside & (at >= 0) & (at < length)
         places.append(xp.clip(at, 0, max(length - 1, 0)))
     if 0 in value.shape or 0 in shape:
@@ -352,10 +387,8 @@ def _view(engine: _Engine, box: Any, axes: list[Axes], value: Any) -> Any:
     return picked if inside is True else xp.where(inside, picked, xp.full((), 0, value.dtype, value))
 
 
-def _coordinate_values(engine: _Engine, axes: Axes, read: Any) -> Any:
+def _coordinate_values(engine: Engine, axes: Axes, read: Any) -> Any:
     """An affine coordinate as an integer array that broadcasts over `axes`."""
-    from diagkit.term import coordinate
-
     symbols = [coordinate(axis.name) for axis in axes]
     constant = int(engine.number(read.xreplace({symbol: sympy.Integer(0) for symbol in symbols})))
     result: Any = engine.xp.full([1] * len(axes), constant, engine.xp.arange(0, engine.like).dtype, engine.like)
@@ -363,7 +396,16 @@ def _coordinate_values(engine: _Engine, axes: Axes, read: Any) -> Any:
         slope = int(engine.number(read.coeff(symbol)))
         if slope:
             shape = [-1 if i == place else 1 for i in range(len(axes))]
-            steps = engine.xp.arange(engine.sizes[axis.name], engine.like)
-            shape[place] = engine.sizes[axis.name]
-            result = result + slope * engine.xp.reshape(steps, shape)
+            shape[place] = engine.extents[axis.name]
+            result = result + slope * engine.xp.reshape(engine.positions(axis.name), shape)
     return result
+
+
+_BOX_CASES: dict[type[Box], Callable[..., Any]] = {
+    Map: _map,
+    Reduce: _reduce,
+    Contract: _contract,
+    Index: _index,
+    Cast: _cast,
+    View: _view,
+}
