@@ -21,7 +21,7 @@ def place_whole(
 ) -> tuple[Statement, ...]:
     """Loads, boxes and stores in a row, with what is given back after each."""
     kept = {store.wire for store in stores}
-    inside = place_row(boxes, [load.wire for load in loads], kept, (), wires, columns, lambda box: True)
+    inside = place_row(boxes, [load.wire for load in loads], kept, (), wires, columns, _always)
     return (*loads, *inside, *stores, *_free(s.wire for s in stores if not wires[s.wire].virtual))
 
 
@@ -39,13 +39,13 @@ def place_loop(
     states = [state.name for state in form.state]
     in_step, in_tail = _read(form.step), _read(form.tail)
     loaded = [load.wire for load in fixed_loads]
-    fixed = place_row(form.fixed, loaded, kept | in_step | in_tail, (), wires, columns, lambda box: True)
+    fixed = place_row(form.fixed, loaded, kept | in_step | in_tail, (), wires, columns, _always)
     before = (*fixed_loads, *fixed, *(Init(s.name, s.start, columns[s.name]) for s in form.state))
     step = _place_step(form, chunk_loads, chunk_stores, wires, columns)
     live = _left([*loaded, *(box.name for box in form.fixed)], fixed, wires)
     gone = [wire for wire in (*live, *states) if wire not in kept | in_tail]
     live = [wire for wire in (*live, *states) if wire not in gone]
-    tail = place_row(form.tail, live, kept, (), wires, columns, lambda box: True)
+    tail = place_row(form.tail, live, kept, (), wires, columns, _always)
     return before, step, (*_free(gone), *tail, *stores, *_free(s.wire for s in stores if not wires[s.wire].virtual))
 
 
@@ -75,7 +75,7 @@ def place_row(
     """`boxes` in order. `live` holds storage at the start; `kept` outlasts the row; the storage of
     `pinned` may be overwritten but is given back by the caller; `buffered` says what takes storage."""
     statements: list[Statement] = []
-    storage = {wire for wire in live}
+    storage = set(live)
     held = set(pinned)
     unread = [wire for wire in storage if wire not in _read(boxes) and wire not in kept and wire not in held]
     statements += _free(sorted(unread))
@@ -93,6 +93,10 @@ def place_row(
         statements += _free(ended)
         storage -= set(ended)
     return tuple(statements)
+
+
+def _always(_: Box) -> bool:
+    return True
 
 
 def _overwritten(box: Box, storage: Collection[str], later: Collection[str], wires: Wires) -> str | None:

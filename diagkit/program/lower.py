@@ -84,8 +84,8 @@ class _Lowering:
             found[state.name] = Wire(state.name, state.axes, state.dtype)
         for box in self.boxes:
             sources = [found[wire] for wire in box.inputs]
-            made = Wire(box.name, box.axes, wire_format(box, [s.dtype for s in sources]), all(s.virtual for s in sources))
-            found[box.name] = self.term.wires[box.name] if box.name in self.term.wires else made
+            dtype, virtual = wire_format(box, [s.dtype for s in sources]), all(s.virtual for s in sources)
+            found[box.name] = self.term.wires.get(box.name, Wire(box.name, box.axes, dtype, virtual))
         return found
 
     @cached_property

@@ -44,6 +44,7 @@ class Load:
 
     @property
     def column(self) -> str:
+        """The wire it moves."""
         return self.wire
 
 
@@ -57,6 +58,7 @@ class Store:
 
     @property
     def column(self) -> str:
+        """The wire it moves."""
         return self.wire
 
 
@@ -104,6 +106,7 @@ class Free:
 
     @property
     def column(self) -> str:
+        """The first wire whose storage ends."""
         return self.wires[0]
 
 
@@ -119,6 +122,7 @@ class ParFor:
 
     @property
     def column(self) -> str:
+        """The axis it runs along."""
         return self.axis
 
 
@@ -145,6 +149,7 @@ class For:
 
     @property
     def column(self) -> str:
+        """The axis it runs along."""
         return self.axis
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from diagkit.ops.evaluate import Engine, close_arrays, open_arrays
+from diagkit.program.execute import run_kernels, walk_kernels
 from diagkit.program.lower import accepted, check_sizes, kernels
+from diagkit.program.meter import Count
 from diagkit.program.nest import Kernel
-from diagkit.term import Term
+from diagkit.term import InputError, Term
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,52 @@ class Program:
     def missing(self) -> tuple[str, ...]:
         """Names of the axes and tiles that still have no number."""
         return tuple(name for name in accepted(self.term) if name not in dict(self.sizes))
+
+    def run(self, **arrays: Any) -> Any:
+        """The outputs, computed tile by tile: numpy or torch arrays in by name, the same kind out.
+
+        Sizes that were left open are taken from the arrays; tiles must have been given. One output comes
+        alone, several as a dict by name. Raises InputError where arrays and sizes disagree.
+        """
+        return self._run(arrays)[0]
+
+    def count(self, **arrays: Any) -> Count:
+        """What moves and what is held: counted while it runs on `arrays`, event by event.
+
+        Without arrays the same loop nest is walked without data, tiles counted by their extents; that is
+        quick at any size, needs every size and tile, and gives the same numbers.
+        """
+        if arrays:
+            return self._run(arrays)[1]
+        self._need(self.missing)
+        sizes = {**dict(self.sizes), **{n: a.length for n, a in self.term.axes.items() if a.length is not None}}
+        return walk_kernels(self.kernels, {name: sizes[name] for name in self.term.axes})
+
+    def _run(self, arrays: Mapping[str, Any]) -> tuple[Any, Count]:
+        engine, start = open_arrays(self.term, arrays)
+        ready = self._bound(engine)
+        with np.errstate(all="ignore"):
+            slow, count = run_kernels(ready.kernels, engine, start)
+        return close_arrays(engine, {name: slow[name] for name in self.term.outputs}), count
+
+    def _bound(self, engine: Engine) -> Program:
+        """The program at the sizes of the arrays."""
+        given = dict(self.sizes)
+        for name, found in engine.sizes.items():
+            if given.get(name, found) != found:
+                raise InputError(
+                    f"the arrays have {found} along {name!r}, the program was lowered for {given[name]}",
+                    axis=name,
+                    remedy=f"lower again with {name}={found}",
+                )
+        open_axes = {name: engine.sizes[name] for name in self.missing if name in engine.sizes}
+        self._need(name for name in self.missing if name not in open_axes)
+        return lower(self.term, **given, **open_axes) if open_axes else self
+
+    def _need(self, missing: Any) -> None:
+        names = ", ".join(missing)
+        if names:
+            raise InputError(f"{self.term.name} needs a number for {names}", remedy=f"lower it with {names.split(', ')[0]}=...")
 
 
 def lower(term: Term, /, **sizes: Any) -> Program:

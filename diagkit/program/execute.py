@@ -1,0 +1,265 @@
+"""Running a program: one case per statement. `Walk` follows the loops and counts tiles by their extents;
+`Run` is the same walk with arrays, and counts the elements that it really touches.
+
+Slow memory is a dict of whole arrays, fast memory a dict of tiles. Edge tiles are short, an empty axis
+has no tile at all, and a chunk that the loop bounds leave out is neither loaded nor computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+import sympy
+
+from diagkit.ops.evaluate import Engine, evaluate_box
+from diagkit.program.meter import Count, Meter, finished
+from diagkit.program.nest import (
+    Compute,
+    For,
+    Free,
+    Init,
+    Kernel,
+    Load,
+    ParFor,
+    Statement,
+    Store,
+    Update,
+    first,
+    last,
+)
+from diagkit.term import Axes, Contract, names
+
+SLOW, FAST = 0, 1
+
+
+class Walk:
+    """One kernel, followed without data. Tiles of one extent are visited once and counted as many times
+    as there are, except along axes on which the loop bounds depend."""
+
+    def __init__(self, kernel: Kernel, meter: Meter, extents: dict[str, int], starts: dict[str, int]) -> None:
+        self.kernel, self.meter, self.extents, self.starts = kernel, meter, extents, starts
+        loop = kernel.loop
+        symbols = loop.lo.free_symbols | loop.hi.free_symbols if loop else set()
+        self.bounding = {axis for axis in extents if {first(axis), last(axis)} & symbols}
+
+    def go(self) -> None:
+        """Run the kernel."""
+        with self.meter.kernel(self.kernel.name):
+            self.each(self.kernel.body)
+
+    def each(self, body: Iterable[Statement]) -> None:
+        """Run statements in order."""
+        for statement in body:
+            _CASES[type(statement)](self, statement)
+
+    def over(self, axis: str, tiles: Iterable[tuple[int, int, int]], body: tuple[Statement, ...]) -> None:
+        """Run `body` on tiles of `axis`: (first position, extent, how often)."""
+        whole = self.starts[axis], self.extents[axis]
+        for start, extent, times in tiles:
+            self.starts[axis], self.extents[axis] = start, extent
+            with self.meter.repeated(times):
+                self.each(body)
+        self.starts[axis], self.extents[axis] = whole
+
+    def alike(self, axis: str, tiles: Iterator[tuple[int, int]]) -> Iterable[tuple[int, int, int]]:
+        """Tiles that count the same, once: (first position, extent, how often)."""
+        if axis in self.bounding:
+            return [(start, extent, 1) for start, extent in tiles]
+        found: dict[int, list[int]] = {}
+        for start, extent in tiles:
+            found.setdefault(extent, []).append(start)
+        return [(starts[0], extent, len(starts)) for extent, starts in found.items()]
+
+    def shape(self, axes: Axes) -> tuple[int, ...]:
+        """The shape of the current tile over `axes`."""
+        return tuple(self.extents[axis.name] for axis in axes)
+
+    def bound(self, position: Any) -> int:
+        """A loop bound as a number, for the current group."""
+        here = {first(axis): sympy.Integer(start) for axis, start in self.starts.items()}
+        here |= {last(axis): sympy.Integer(start + self.extents[axis] - 1) for axis, start in self.starts.items()}
+        return int(position.xreplace(here))
+
+    def load(self, wire: str) -> int:
+        """Bring a tile of `wire` into fast memory; how many elements that moved."""
+        return prod(self.shape(self.kernel.wire[wire].axes))
+
+    def store(self, wire: str) -> int:
+        """Write a tile of `wire` to slow memory; how many elements that moved."""
+        return prod(self.shape(self.kernel.wire[wire].axes))
+
+    def init(self, statement: Init) -> None:
+        """Begin a state."""
+
+    def compute(self, statement: Compute) -> None:
+        """Make a tile."""
+
+    def update(self, statement: Update) -> None:
+        """Renew a state."""
+
+    def free(self, wire: str) -> None:
+        """Forget a tile."""
+
+
+class Run(Walk):
+    """One kernel, run on arrays: `slow` is the slow memory that it reads and writes."""
+
+    def __init__(self, kernel: Kernel, meter: Meter, engine: Engine, slow: dict[str, Any]) -> None:
+        extents, starts = dict(engine.sizes), dict.fromkeys(engine.sizes, 0)
+        super().__init__(kernel, meter, extents, starts)
+        self.engine = Engine(engine.xp, engine.sizes, engine.compute, engine.result, engine.like, extents, starts)
+        self.slow = slow
+        self.fast: dict[str, Any] = {}
+
+    def go(self) -> None:
+        """Run the kernel; what no group wrote, because there was none, is empty."""
+        super().go()
+        for statement in self.kernel.statements:
+            if isinstance(statement, Store) and statement.wire not in self.slow:
+                self.slow[statement.wire] = self._unwritten(statement.wire, self._dtype(statement.wire))
+
+    def alike(self, axis: str, tiles: Iterator[tuple[int, int]]) -> Iterable[tuple[int, int, int]]:
+        """Every tile by itself: each has its own elements."""
+        return ((start, extent, 1) for start, extent in tiles)
+
+    def _place(self, wire: str) -> tuple[slice, ...]:
+        axes = names(self.kernel.wire[wire].axes)
+        return tuple(slice(self.starts[axis], self.starts[axis] + self.extents[axis]) for axis in axes)
+
+    def load(self, wire: str) -> int:
+        self.fast[wire] = self.slow[wire][self._place(wire)]
+        return prod(self.fast[wire].shape)
+
+    def store(self, wire: str) -> int:
+        tile = self.fast[wire]
+        if wire not in self.slow:
+            self.slow[wire] = self._unwritten(wire, tile.dtype)
+        self.slow[wire][self._place(wire)] = tile
+        return prod(tile.shape)
+
+    def _unwritten(self, wire: str, dtype: Any) -> Any:
+        """A whole array of NaN: whatever a kernel forgets to write shows."""
+        shape = [self.engine.sizes[axis.name] for axis in self.kernel.wire[wire].axes]
+        poison = float("nan") if dtype == self.engine.compute else 0
+        return self.engine.xp.full(shape, poison, dtype, self.engine.like)
+
+    def _dtype(self, wire: str) -> Any:
+        """The array type of a wire of which there is no element."""
+        floating = not self.kernel.wire[wire].dtype.startswith(("bool", "int"))
+        plain = self.engine.xp.arange(0, self.engine.like)
+        return self.engine.compute if floating else (plain == 0).dtype if self.kernel.wire[wire].dtype == "bool" else plain.dtype
+
+    def init(self, statement: Init) -> None:
+        shape = self.shape(self.kernel.wire[statement.wire].axes)
+        start = float(statement.start)
+        self.fast[statement.wire] = self.engine.xp.full(shape, start, self.engine.compute, self.engine.like)
+
+    def compute(self, statement: Compute) -> None:
+        box = statement.box
+        axes = [self.kernel.wire[wire].axes for wire in box.inputs]
+        self.fast[box.name] = evaluate_box(self.engine, box, axes, *(self.fast[wire] for wire in box.inputs))
+
+    def update(self, statement: Update) -> None:
+        self.fast[statement.wire] = self.fast[statement.new]
+
+    def free(self, wire: str) -> None:
+        del self.fast[wire]
+
+
+def _tiles(size: int, tile: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """First position and extent of the tiles numbered `begin` up to but without `end`."""
+    return ((at * tile, min(tile, size - at * tile)) for at in range(begin, end))
+
+
+def _parfor(walk: Walk, loop: ParFor) -> None:
+    tiles = _tiles(int(loop.size), int(loop.tile), 0, _ceil(int(loop.size), int(loop.tile)))
+    walk.over(loop.axis, walk.alike(loop.axis, tiles), loop.body)
+
+
+def _for(walk: Walk, loop: For) -> None:
+    lo, hi, tile = walk.bound(loop.lo), walk.bound(loop.hi), int(loop.tile)
+    tiles = _tiles(int(loop.size), tile, lo // tile, _ceil(hi, tile) if hi > lo else lo // tile)
+    walk.over(loop.axis, walk.alike(loop.axis, tiles), loop.body)
+
+
+def _ceil(size: int, tile: int) -> int:
+    return -(-size // tile)
+
+
+def _load(walk: Walk, load: Load) -> None:
+    moved = walk.load(load.wire)
+    walk.meter.move((load.wire, SLOW, FAST, load.traffic), moved, walk.kernel.wire[load.wire].dtype)
+    _hold(walk, load.wire, load.column)
+
+
+def _store(walk: Walk, store: Store) -> None:
+    moved = walk.store(store.wire)
+    walk.meter.move((store.wire, FAST, SLOW, store.traffic), moved, walk.kernel.wire[store.wire].dtype)
+
+
+def _init(walk: Walk, init: Init) -> None:
+    walk.init(init)
+    _hold(walk, init.wire, init.column)
+
+
+def _hold(walk: Walk, wire: str, at: str) -> None:
+    kernel = walk.kernel
+    full = prod(int(extent) for extent in kernel.tile(kernel.wire[wire].axes))
+    walk.meter.hold(wire, full, kernel.wire[wire].dtype, at)
+
+
+def _compute(walk: Walk, compute: Compute) -> None:
+    walk.compute(compute)
+    if isinstance(compute.box, Contract):
+        walk.meter.work(_flops(walk, compute.box))
+    if compute.into is not None:
+        walk.meter.take_over(compute.into, compute.box.name, walk.kernel.wire[compute.box.name].dtype, compute.column)
+    elif compute.buffer:
+        _hold(walk, compute.box.name, compute.column)
+
+
+def _flops(walk: Walk, box: Contract) -> int:
+    """Two per multiply-add, where several inputs are multiplied and summed; else nothing."""
+    joined = {axis for wire in box.inputs for axis in walk.kernel.wire[wire].axes}
+    sums = len(box.inputs) > 1 and joined - set(box.axes)
+    return 2 * prod(walk.shape(tuple(joined))) if sums else 0
+
+
+def _update(walk: Walk, update: Update) -> None:
+    walk.update(update)
+
+
+def _free(walk: Walk, free: Free) -> None:
+    for wire in free.wires:
+        walk.free(wire)
+        walk.meter.free(wire)
+
+
+_CASES: dict[type[Statement], Callable[[Walk, Any], None]] = {
+    Load: _load,
+    Store: _store,
+    Init: _init,
+    Compute: _compute,
+    Update: _update,
+    Free: _free,
+    ParFor: _parfor,
+    For: _for,
+}
+
+
+def walk_kernels(kernels: Iterable[Kernel], sizes: Mapping[str, int]) -> Count:
+    """What the kernels move and hold at these sizes, without data."""
+    meter = Meter()
+    for kernel in kernels:
+        Walk(kernel, meter, dict(sizes), dict.fromkeys(sizes, 0)).go()
+    return finished(meter)
+
+
+def run_kernels(kernels: Iterable[Kernel], engine: Engine, arrays: Mapping[str, Any]) -> tuple[dict[str, Any], Count]:
+    """Slow memory after the kernels have run on `arrays`, and what they moved and held."""
+    meter, slow = Meter(), dict(arrays)
+    for kernel in kernels:
+        Run(kernel, meter, engine, slow).go()
+    return slow, finished(meter)
