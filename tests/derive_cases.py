@@ -18,9 +18,9 @@ def attention(name="attention", title="softmax", **options):
     S = dk.einsum("q d, x d -> q x", Q, K) * d.size**-0.5
     if options.get("softcap"):
         S = dk.tanh(S / options["softcap"]) * options["softcap"]
-    if options.get("bias"):
+    if options.get("bias") is not None:
         S = S + options["bias"]
-    if options.get("mask"):
+    if options.get("mask") is not None:
         S = dk.masked(S, options["mask"])
     P = ops.block(title, [S], dk.softmax(S, over=x).result)
     O = dk.einsum("q x, x e -> q e", P, V)
