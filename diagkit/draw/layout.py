@@ -1,0 +1,354 @@
+"""Layout: from a sheet to a scene. Lines are broken, columns arranged, rows settled, and everything drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from diagkit.draw.arrange import LANE_GLYPHS, Ahead, Placed, arrange, closed_up
+from diagkit.draw.fonts import SANS
+from diagkit.draw.glyphs import GLYPHS, TITLE, Pen
+from diagkit.draw.plan import GLOBAL, Column, Key, Sheet, Source
+from diagkit.draw.rows import Bundle, Line, Strand, Zone
+from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
+from diagkit.draw.table import CELL, LINE, Cells
+from diagkit.draw.typeset import name_runs, roman, short_name
+from diagkit.draw.wires import draw_separators, draw_wires
+
+LEFT = 20.0
+WIDEST = 880.0
+LABEL = 15.0
+NAME = 24.0
+SMALL_NAME = 16.0
+
+
+@dataclass
+class Drawn:
+    """One line of the picture: its columns in place, and how far it reaches."""
+
+    line: Line
+    placed: list[Placed]
+    opening: Zone
+    closing: Zone
+    outputs: list[Bundle]
+    last: bool
+    width: float = 0.0
+    heads: dict[Any, float] = field(default_factory=dict)
+
+
+class Uses:
+    """Which columns read which wire."""
+
+    def __init__(self, sheet: Sheet) -> None:
+        self.sheet = sheet
+        self.at: dict[Key, list[int]] = {}
+        for number, column in enumerate(sheet.columns):
+            for key in column.reads:
+                self.at.setdefault(key, []).append(number)
+        for key in sheet.outputs:
+            self.at.setdefault(key, []).append(len(sheet.columns))
+
+    def after(self, key: Key, number: int) -> list[int]:
+        """The columns after that number which read the wire."""
+        return [n for n in self.at.get(key, []) if n > number]
+
+    def ahead(self, number: int, end: int) -> Ahead:
+        """What follows column `number` on a line that ends before column `end`."""
+        column = self.sheet.columns[number]
+        return Ahead(
+            goes_on=lambda key: bool(self.after(key, number)),
+            copy_below=lambda key: self._below(key, number),
+            lane=self._lane(column, end),
+        )
+
+    def _lane(self, column: Column, end: int) -> bool:
+        readers = self.at.get(column.makes[0], []) if len(column.makes) == 1 else []
+        return len(readers) == 1 and readers[0] < end and self.sheet.columns[readers[0]].glyph in LANE_GLYPHS
+
+    def _below(self, key: Key, number: int) -> bool:
+        """Whether the copy that column `number` takes forks off below what goes on. It does when the two
+        meet again in a box that reads the original first."""
+        following = self.after(key, number)[0]
+        if following == len(self.sheet.columns):
+            return True
+        made = set(self.sheet.columns[number].makes)
+        for column in self.sheet.columns[number + 1 : following]:
+            if made & set(column.reads):
+                made |= set(column.makes)
+        reads = self.sheet.columns[following].reads
+        met = [place for place, read in enumerate(reads) if read in made]
+        return bool(met) and reads.index(key) < met[0]
+
+
+def break_lines(sheet: Sheet, cells: Cells, widest: float) -> list[tuple[int, int]]:
+    """Where lines begin and end, as ranges of columns, so that each is about as wide as allowed."""
+    ranges, start, used = [], 0, 150.0
+    for number, column in enumerate(sheet.columns):
+        wide = max(_guess(column), cells.width(column.key) + 14)
+        if used + wide > widest and number > start:
+            ranges.append((start, number))
+            start, used = number, 150.0
+        used += wide
+    return [*ranges, (start, len(sheet.columns))]
+
+
+_USUAL = {"contract": 120.0, "linear": 100.0, "softmax": 96.0, "norm": 96.0, "load": 90.0, "store": 96.0, "mask": 92.0}
+
+
+def _guess(column: Column) -> float:
+    return max(_USUAL.get(column.glyph, 88.0), runs_width(column.text, 14) + 56)
+
+
+def draw_lines(pen: Pen, sheet: Sheet, cells: Cells, top: float, widest: float = WIDEST) -> tuple[float, float]:
+    """Draw a sheet, wrapped where it is wide; returns how far it reaches to the right and down."""
+    uses, carried = Uses(sheet), list[Bundle]()
+    right, ranges = 0.0, break_lines(sheet, cells, widest)
+    for begin, end in ranges:
+        last = end == len(sheet.columns)
+        fresh = _entering(sheet, uses, begin, end, last)
+        drawn = _arranged(sheet, uses, (begin, end), carried, fresh, last)
+        wide, top = _draw_line(pen, sheet, cells, drawn, top)
+        right, carried = max(right, wide), drawn.outputs
+        top += 0 if last else 26
+    return right, top
+
+
+def _entering(sheet: Sheet, uses: Uses, begin: int, end: int, last: bool) -> list[Source]:
+    """The arrays that stand at the left of this line: those it reads first."""
+    stop = end + 1 if last else end
+    return [source for source in sheet.sources if begin <= min(uses.at.get(source.key, [0])) < max(stop, 1)]
+
+
+def _arranged(sheet: Sheet, uses: Uses, span: tuple[int, int], carried: list[Bundle], fresh: list[Source], last: bool) -> Drawn:  # fmt: skip
+    line, (begin, end) = Line(), span
+    stack = [_again(line, bundle) for bundle in carried] + [_bundle(line, source) for source in fresh]
+    opening = line.open("margin", stack)
+    placed = [arrange(line, sheet.columns[n], uses.ahead(n, end)) for n in range(begin, end)]
+    wanted = [key for key in sheet.outputs] if last else [b.key for b in line.stack if uses.after(b.key, end - 1)]
+    kept = sorted((b for b in line.stack if b.key in wanted), key=lambda b: wanted.index(b.key))
+    outputs = [closed_up(bundle, _axes_of(sheet, bundle)) for bundle in kept]
+    hug = [strand for bundle in outputs for strand in bundle.strands[:-1]]
+    closing = line.open("margin", outputs, hug=hug)
+    return Drawn(line, placed, opening, closing, outputs, last)
+
+
+def _axes_of(sheet: Sheet, bundle: Bundle) -> tuple[str, ...]:
+    for column in sheet.columns:
+        if bundle.key in column.axes:
+            return column.axes[bundle.key]
+    return bundle.axes
+
+
+def _again(line: Line, bundle: Bundle) -> Bundle:
+    """An array that came from the line above."""
+    strands = [line.strand(s.axis, s.level, s.kind) for s in bundle.wires]
+    return Bundle(bundle.key, strands, name_runs(short_name(bundle.key[0]), 70, SMALL_NAME), "↩")
+
+
+def _bundle(line: Line, source: Source) -> Bundle:
+    strands = [line.strand(axis, source.level) for axis in source.axes] or [line.strand("", source.level, "item")]
+    return Bundle(source.key, strands, source.shown, source.note)
+
+
+# From rows to places.
+
+
+def _draw_line(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn, top: float) -> tuple[float, float]:
+    keys = [placed.column.key for placed in drawn.placed]
+    heights = [cells.height(row, keys, drawn.last) for row in range(len(cells.names))]
+    first = top + 22 + sum(heights) + (16 if heights else 10)
+    low = drawn.line.settle(first + 34)
+    right = _place_columns(pen, sheet, cells, drawn)
+    draw_separators(pen, drawn.line)
+    draw_wires(pen, drawn.line)
+    right = _draw_head(pen, cells, drawn, top, heights, right)
+    return right, low + 44
+
+
+def _place_columns(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn) -> float:
+    names = max((runs_width(b.shown, _name_size(b)) for b in drawn.opening.stack), default=0.0)
+    opening = drawn.opening
+    opening.x0 = LEFT + names + 12
+    _say_names(pen, opening.stack, LEFT + names / 2, opening)
+    opening.x1 = opening.x0 + _labels(pen, sheet, opening, opening.x0, 24)
+    x, reach = opening.x1, LEFT + cells.name_width + 14 if cells.names else 0.0
+    for placed in drawn.placed:
+        x, reach = _place_column(pen, sheet, cells, placed, drawn, x, reach)
+    return _place_outputs(pen, sheet, drawn, x)
+
+
+def _place_column(pen: Pen, sheet: Sheet, cells: Cells, placed: Placed, drawn: Drawn, x: float, reach: float) -> tuple[float, float]:  # fmt: skip
+    """Put a column's glyph after x, its head after `reach`; returns both anew."""
+    measure, draw, tinted = GLYPHS[placed.column.glyph]
+    zone, after, column = placed.zone, placed.after, placed.column
+    wide = measure(placed)
+    head = max(cells.width(column.key), runs_width(column.head, CELL)) / 2 + 6
+    start = x + _route(drawn.line, zone)
+    zone.x0 = max(start, reach + head - wide / 2)
+    _stretch_label(drawn.line, zone, zone.x0 - start)
+    zone.x1 = zone.x0 + wide
+    box = draw(pen, placed)
+    if tinted:
+        _tint(pen, placed, box)
+    centre = (zone.x0 + zone.x1) / 2
+    drawn.heads[column.key] = centre
+    after.x0 = zone.x1
+    after.x1 = after.x0 + _labels(pen, sheet, after, after.x0, 6)
+    return after.x1, centre + head + 4
+
+
+def _stretch_label(line: Line, zone: Zone, extra: float) -> None:
+    """Give room that a wide cell asks for to the zone before, so that curves keep their length."""
+    line.zones[zone.number - 1].x1 += extra
+
+
+def _route(line: Line, zone: Zone) -> float:
+    """How much room wires need to change rows before a zone."""
+    drop = max((abs(a - b) for a, b in line_moves(line, zone)), default=0.0)
+    return 4.0 if drop < 0.5 else min(max(26.0, 12 + 0.42 * drop), 60.0)
+
+
+def line_moves(line: Line, zone: Zone) -> list[tuple[float, float]]:
+    """From which height to which wires move on their way into a zone."""
+    if not zone.moves:
+        return []
+    moves = []
+    for strand in line.strands:
+        for before, after in pairwise(strand.spans):
+            if after.first == zone.number:
+                moves.append((before.track.y, after.track.y))
+        if strand.forked is not None and strand.spans and strand.spans[0].first == zone.number:
+            moves.append((_height(strand.forked, zone.number - 1), strand.spans[0].track.y))
+        if strand.joins is not None and strand.spans[-1].last == zone.number - 1:
+            moves.append((strand.y, _height(strand.joins, zone.number)))
+    return moves
+
+
+def _height(strand: Strand, number: int) -> float:
+    inside = [span for span in strand.spans if span.first <= number <= span.last]
+    return (inside or strand.spans)[0].track.y
+
+
+def _tint(pen: Pen, placed: Placed, box: tuple[float, float, float, float]) -> None:
+    column, zone = placed.column, placed.zone
+    title = roman(column.title)
+    head = 18.0 if column.title else 8.0
+    region = zone.x0 + 1, box[1] - head - (4 if column.title and column.glyph != "contract" else 3), zone.x1 - 1, box[3] + 10
+    pen.draw("back", rectangle(region, 4), f"tint-{column.glyph}", str(column.key))
+    if title:
+        pen.say(title, (region[0] + region[2]) / 2, box[1] - 9, TITLE, "kind", family=SANS, owner=str(column.key))
+
+
+# Labels and names.
+
+
+def axis_runs(sheet: Sheet, bundle: Bundle, strand: Strand) -> tuple[Runs, bool]:
+    """What is written on a wire in one place: its tile where a label partitions it there, else its axis,
+    and whether with an overbar."""
+    tile = sheet.tiles.get((bundle.key[1], strand.axis)) if bundle.key[1] != GLOBAL else None
+    if tile is not None:
+        return tile, False
+    return name_runs(strand.axis, 64, LABEL), strand.axis in sheet.barred
+
+
+def _labels(pen: Pen, sheet: Sheet, zone: Zone, x: float, pad: float) -> float:
+    """Label the new wires of a zone, and those whose last label is far away; returns the zone's width."""
+    due = [(b, s) for b in zone.stack for s in b.strands if s.kind == "axis" and (not s.named or x - s.label_x > 300)]
+    if not any(not strand.named for _, strand in due):
+        return pad + 8
+    set_runs = [(strand, *axis_runs(sheet, bundle, strand)) for bundle, strand in due]
+    wide = max(runs_width(runs, LABEL) for _, runs, _ in set_runs)
+    centre = x + (pad + 8) / 2 + wide / 2
+    for strand, runs, barred in set_runs:
+        write_label(pen, strand, runs, barred, centre, strand.spans[-1].track.y if not _row_at(strand, zone) else _height(strand, zone.number))  # fmt: skip
+        strand.named, strand.label_x = True, centre
+    return wide + pad + 10
+
+
+def _row_at(strand: Strand, zone: Zone) -> bool:
+    return any(span.first <= zone.number <= span.last for span in strand.spans)
+
+
+def write_label(pen: Pen, strand: Strand, runs: Runs, barred: bool, x: float, y: float) -> None:
+    """An axis label above its wire."""
+    pen.say(runs, x, y - 5, LABEL, f"label-{strand.level}", owner=strand.axis)
+    if barred:
+        half = runs_width(runs[:1], LABEL) * 0.36
+        left = x - runs_width(runs, LABEL) / 2 + runs_width(runs[:1], LABEL) / 2
+        tall = any(char in "bdfhkltABCDEFGHIJKLMNOPQRSTUVWXYZ" for char in runs[0].text[:3])
+        high = y - 5 - (11.5 if tall else 9.0)
+        pen.draw("line", polyline([(left - half, high), (left + half, high)]), f"bar-{strand.level}", strand.axis)
+
+
+def _name_size(bundle: Bundle) -> float:
+    return SMALL_NAME if bundle.note == "↩" or runs_width(bundle.shown, NAME) > 60 else NAME
+
+
+def _say_names(pen: Pen, stack: Sequence[Bundle], x: float, zone: Zone) -> None:
+    for bundle in stack:
+        rows = [_height(strand, zone.number) for strand in bundle.strands]
+        size = _name_size(bundle)
+        y = (rows[0] + rows[-1]) / 2 + size * 0.3
+        role = "head" if bundle.note == "↩" else "name"
+        pen.say(bundle.shown, x, y, size, role, owner=bundle.key[0])
+        if bundle.note and bundle.note != "↩":
+            pen.say(roman(bundle.note), x, y + 14, 9.5, "format", family=SANS, owner=bundle.key[0])
+
+
+def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
+    closing = drawn.closing
+    closing.x0 = x + _route(drawn.line, closing)
+    for bundle in closing.stack:
+        for strand in bundle.strands:
+            strand.named = strand.named and x - strand.label_x < 60
+    closing.x1 = closing.x0 + _labels(pen, sheet, closing, closing.x0, 20)
+    for bundle in closing.stack:
+        bundle.note = "" if drawn.last else "↩"
+        bundle.shown = name_runs(short_name(bundle.key[0]), 74 if drawn.last else 70, NAME if drawn.last else SMALL_NAME)
+    wide = max((runs_width(b.shown, _name_size(b)) for b in closing.stack), default=0.0)
+    _say_names(pen, closing.stack, closing.x1 + 10 + wide / 2, closing)
+    return closing.x1 + 10 + wide + 12
+
+
+# The head: names of columns and the cost table.
+
+
+def _draw_head(pen: Pen, cells: Cells, drawn: Drawn, top: float, heights: list[float], right: float) -> float:
+    heads = {placed.column.key: placed.column for placed in drawn.placed}
+    base = top + 14
+    total = bool(cells.names) and drawn.last and cells.total_width > 0
+    at = max(right, max(drawn.heads.values(), default=0) + 30) + cells.total_width / 2 if total else 0.0
+    right = at + cells.total_width / 2 + 14 if total else right
+    for key, column in heads.items():
+        pen.say(column.head, drawn.heads[key], base, CELL - (0 if column.glyph not in ("load", "store") else 1), "head", owner=str(key))  # fmt: skip
+    if total:
+        pen.say(roman("total"), at, base, 11, "head", family=SANS)
+    if heads:
+        _rule(pen, base + 7, right)
+    y = base + 7
+    for row, high in enumerate(heights):
+        pen.say(cells.names[row], LEFT, y + LINE, 11, f"label-{cells.levels[row]}", "start", SANS)
+        _say_cells(pen, cells, row, drawn, y, at if total else None)
+        y += high
+    if heights:
+        y += 5
+        _rule(pen, y, right)
+    for key in heads:
+        x = drawn.heads[key]
+        pen.draw("line", polyline([(x, y + 2), (x, y + 8)]), "rule", str(key))
+    return right
+
+
+def _rule(pen: Pen, y: float, right: float) -> None:
+    pen.draw("line", polyline([(LEFT - 4, y), (right, y)]), "rule")
+
+
+def _say_cells(pen: Pen, cells: Cells, row: int, drawn: Drawn, y: float, total: float | None) -> None:
+    role = "cell" if not cells.levels[row] else f"label-{cells.levels[row]}"
+    places = [(x, cells.cells[row].get(key, []), str(key)) for key, x in drawn.heads.items()]
+    places += [(total, cells.totals[row], "total")] if total is not None else []
+    for x, lines, owner in places:
+        for number, runs in enumerate(lines):
+            pen.say(runs, x, y + LINE * (number + 1), CELL, role, owner=owner)

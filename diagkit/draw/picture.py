@@ -1,0 +1,89 @@
+"""The whole picture of a term: title, lines of columns with their costs, legend; as a scene."""
+
+from __future__ import annotations
+
+from diagkit.draw.fonts import SANS, clean, fit
+from diagkit.draw.glyphs import LAYERS, Pen
+from diagkit.draw.layout import LEFT, WIDEST, draw_lines
+from diagkit.draw.plan import Sheet, is_labelled, plan
+from diagkit.draw.scene import Runs, Scene, polyline, runs_width
+from diagkit.draw.table import Table, set_table
+from diagkit.draw.typeset import joined, name_runs, roman
+from diagkit.draw.wording import axes_words, column_words
+from diagkit.term import LEVEL_NAMES, Term
+
+HEADLINE = 14.0
+
+
+def scene(term: Term, table: Table | None = None) -> Scene:
+    """The picture of `term` as geometry; `table` stands over its columns."""
+    pen, sheet = Pen(), plan(term)
+    order = sorted(term.axes, key=lambda axis: axis not in sheet.barred)
+    cells = set_table(table, sheet.columns, order)
+    title = headline(term)
+    pen.say(roman(fit(title, WIDEST - 60, HEADLINE, SANS, True), bold=True), LEFT, 28, HEADLINE, "title", "start", SANS)
+    right, low = draw_lines(pen, sheet, cells, 42)
+    right = max(right, max((line.box[2] for line in pen.words), default=0) + 12)
+    right, low = _legend(pen, term, sheet, right, low)
+    return finished(pen, right, low, title, description(term))
+
+
+def finished(pen: Pen, right: float, low: float, title: str, about: str) -> Scene:
+    """What a pen has drawn, as a scene."""
+    marks = tuple(mark for layer in LAYERS for mark in pen.layers[layer])
+    return Scene(round(right + 8), round(low + 4), marks, tuple(pen.words), title, about)
+
+
+def headline(term: Term) -> str:
+    """The diagram's name and what its labels say.
+
+    >>> from diagkit.term import Array, Axis
+    >>> headline(Term((Array("X", (Axis("x"),)),), (), ("X",), "row"))
+    'row'
+    """
+    parts = [clean(term.name)]
+    if any(len(region.boxes) > 1 for region in term.regions) and any(level for _, level in term.levels):
+        parts.append("fused")
+    for kind, said in (("group", "grouped over"), ("stream", "streamed over")):
+        axes = [label.axis for label in term.labels if label.kind == kind]
+        parts += [f"{said} {', '.join(map(clean, dict.fromkeys(axes)))}"] if axes else []
+    return ", ".join(parts)
+
+
+def description(term: Term) -> str:
+    """The picture in words: arrays, boxes, results, labels."""
+    arrays = ", ".join(f"{array.name}{axes_words(term.wires[array.name])}" for array in term.inputs) or "none"
+    boxes = "; ".join(column_words(box, term.wires) for box in term.boxes) or "none"
+    labels = "; ".join(f"{label.kind} {label.axis} in tiles of {label.tile}" for label in term.labels)
+    said = f"Arrays: {arrays}. Boxes, left to right: {boxes}. Results: {', '.join(term.outputs)}."
+    return said + (f" Labels: {labels}." if labels else "")
+
+
+def _legend(pen: Pen, term: Term, sheet: Sheet, right: float, low: float) -> tuple[float, float]:
+    """The levels in their colours and what the letters stand for, on as many lines as it takes."""
+    if not is_labelled(term):
+        return right, low
+    x, y, room = LEFT, low + 14, max(right, 420.0)
+    for level in sorted({0, 1} | {column.level for column in sheet.columns}):
+        runs = roman(f"ℓ{level} {LEVEL_NAMES[level]} memory" if level < 2 else f"ℓ{level} {LEVEL_NAMES[level]}s")
+        wide = 32 + runs_width(runs, 11, SANS) + 26
+        x, y = (LEFT, y + 20) if x + wide > room else (x, y)
+        pen.draw("line", polyline([(x, y - 4), (x + 24, y - 4)]), f"legend-{level}")
+        pen.say(runs, x + 30, y, 11, "caption", "start", SANS)
+        x += wide
+    for runs in _meanings(term):
+        wide = runs_width(runs, 12) + 22
+        x, y = (LEFT, y + 20) if x + wide > room else (x, y)
+        pen.say(runs, x, y, 12, "caption", "start")
+        x += wide
+    return max(right, x), y + 12
+
+
+def _meanings(term: Term) -> list[Runs]:
+    kinds = {label.kind for label in term.labels}
+    said = []
+    if "group" in kinds:
+        said.append(name_runs("g") + roman(": group (tile)"))
+    if "stream" in kinds:
+        said.append(name_runs("s") + roman(": stream (loop)"))
+    return [joined(runs) for runs in said]

@@ -1,0 +1,291 @@
+"""Names and formulas as runs of text: italic letters, subscripts, superscripts, fractions on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import sympy
+
+from diagkit.draw.fonts import SERIF, clean, fit, width
+from diagkit.draw.scene import Run, Runs, runs_width
+from diagkit.term import finite, quotient, where
+
+THIN = "\u2009"
+SUB = (-0.22, 0.7)
+SUP = (0.34, 0.7)
+_GREEK = dict(
+    zip(
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega "
+        "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(),
+        "αβγδεζηθικλμνξπρστφχψωΓΔΘΛΞΠΣΦΨΩ",
+        strict=True,
+    )
+)
+
+
+def roman(text: str, bold: bool = False) -> Runs:
+    """Upright text."""
+    return (Run(text, bold=bold),) if text else ()
+
+
+def italic(text: str) -> Runs:
+    """Italic text."""
+    return (Run(text, italic=True),) if text else ()
+
+
+def lowered(runs: Runs) -> Runs:
+    """The runs as a subscript."""
+    return tuple(replace(run, rise=run.rise * 0.7 + SUB[0], scale=run.scale * SUB[1]) for run in runs)
+
+
+def raised(runs: Runs) -> Runs:
+    """The runs as a superscript."""
+    return tuple(replace(run, rise=run.rise * 0.7 + SUP[0], scale=run.scale * SUP[1]) for run in runs)
+
+
+@lru_cache(maxsize=4096)
+def name_runs(name: str, room: float = 1e9, size: float = 15.0, bold: bool = False) -> Runs:
+    """A name as it is set: italic, what follows its first underscore lowered, primes for ".new", cut
+    short where it would be wider than `room`.
+
+    >>> [run.text for run in name_runs("g_q")], [run.text for run in name_runs("gamma")]
+    (['g', 'q'], ['γ'])
+    """
+    base, primes = _primes(clean(name).strip() or "□")
+    head, _, tail = base.partition("_")
+    if not head or not tail.strip("_"):
+        head, tail = base, ""
+    main = (Run(_GREEK.get(head, head), italic=True, bold=bold),)
+    below = lowered(_letters(tail)) if tail else ()
+    runs = main + below + ((Run(primes, italic=True),) if primes else ())
+    return _within(runs, room, size)
+
+
+def _letters(text: str) -> Runs:
+    return (Run(_GREEK.get(text, text), italic=not text.isdecimal()),)
+
+
+def _primes(name: str) -> tuple[str, str]:
+    primes = ""
+    while name.endswith(".new") and len(name) > len(".new"):
+        name, primes = name[: -len(".new")], primes + "′"
+    return name, primes
+
+
+def _within(runs: Runs, room: float, size: float) -> Runs:
+    if runs_width(runs, size) <= room:
+        return runs
+    first = runs[0]
+    return (replace(first, text=fit("".join(run.text for run in runs), room, size, SERIF, first.bold)),)
+
+
+def short_name(wire: str) -> str:
+    """The last part of a wire's dotted name: "O.m" inside O is m; a trailing ".new" stays with it.
+
+    >>> short_name("O.m.new"), short_name("S")
+    ('m.new', 'S')
+    """
+    base, primes = _primes(wire)
+    return base.rpartition(".")[2] + ".new" * len(primes) if base.rpartition(".")[2] else wire
+
+
+class _Formula:
+    """Sets a sympy expression; `order` ranks the names of symbols, `names_of` says what arguments are called."""
+
+    def __init__(self, order: Sequence[str] = (), names_of: Callable[[str], Runs] = name_runs) -> None:
+        self.rank = {name: place for place, name in enumerate(order)}
+        self.name = names_of
+
+    def set(self, expr: Any, tight: int = 0) -> Runs:
+        """The runs; in brackets where the expression binds less than `tight` (1 sum, 2 product, 3 power)."""
+        for kind, (binds, case) in _CASES.items():
+            if isinstance(expr, kind):
+                runs = case(self, expr)
+                binds = binds if isinstance(binds, int) else binds(expr)
+                return runs if binds >= tight else roman("(") + runs + roman(")")
+        return roman(str(expr))
+
+    def key(self, factor: Any) -> tuple[int, str]:
+        """Where a factor stands in a product: numbers, then symbols by rank, then the rest."""
+        ranks = [self.rank.get(symbol.name.partition("_")[2] or symbol.name, 99) for symbol in factor.free_symbols]
+        own = self.rank.get(str(factor))
+        plain = factor.is_Symbol or (factor.is_Pow and factor.base.is_Symbol)
+        return (own if own is not None else min(ranks, default=-1) + (0 if plain else 200)), str(factor)
+
+
+def _sum(f: _Formula, expr: Any) -> Runs:
+    runs: Runs = ()
+    for place, term in enumerate(sorted(expr.args, key=lambda t: _sum_key(f, t))):
+        negative = bool(term.could_extract_minus_sign())
+        sign = (" − " if negative else " + ") if place else ("−" if negative else "")
+        runs += roman(sign) + f.set(-term if negative else term, 2)
+    return runs
+
+
+def _sum_key(f: _Formula, term: Any) -> tuple[bool, bool, int, tuple[int, ...], str]:
+    over = sympy.fraction(term)[1] != 1
+    ranks = tuple(sorted(f.rank.get(symbol.name.partition("_")[2] or symbol.name, 99) for symbol in term.free_symbols))
+    return bool(term.could_extract_minus_sign()), bool(term.is_number) or over, -len(ranks), ranks, str(term)
+
+
+def _product(f: _Formula, expr: Any) -> Runs:
+    if expr.could_extract_minus_sign():
+        return roman("−") + f.set(-expr, 2)
+    above, below = [], []
+    for factor in sympy.Mul.make_args(expr):
+        down = factor.is_Pow and factor.exp.is_number and factor.exp.is_negative and factor.exp.is_integer
+        if factor.is_Rational and factor.q != 1:
+            above += [sympy.Integer(factor.p)] if factor.p != 1 else []
+            below.append(sympy.Integer(factor.q))
+        elif down:
+            below.append(1 / factor)
+        else:
+            above.append(factor)
+    top = _factors(f, above) if above else roman("1")
+    return top + roman("/") + _bracketed(f, below) if below else top
+
+
+def _bracketed(f: _Formula, below: list[Any]) -> Runs:
+    if len(below) == 1:
+        return f.set(below[0], 3)
+    return roman("(") + _factors(f, below) + roman(")")
+
+
+def _factors(f: _Formula, factors: list[Any]) -> Runs:
+    ordered = sorted(factors, key=lambda factor: (not factor.is_number, *f.key(factor)))
+    runs: Runs = ()
+    for place, factor in enumerate(ordered):
+        runs += (roman(THIN) if place else ()) + f.set(factor, 2)
+    return runs
+
+
+def _power(f: _Formula, expr: Any) -> Runs:
+    base, exponent = expr.args
+    if base is sympy.E:
+        return _call("exp")(f, sympy.exp(exponent))
+    if exponent == sympy.Rational(1, 2):
+        return roman("√") + f.set(base, 3)
+    if exponent.is_Integer and exponent.is_negative:
+        return roman("1/") + f.set(1 / expr, 3)
+    return f.set(base, 3) + raised(_Formula(tuple(f.rank), f.name).set(exponent))
+
+
+def _rational(f: _Formula, expr: Any) -> Runs:
+    sign = "−" if expr.is_negative else ""
+    return roman(f"{sign}{abs(expr.p)}" + (f"/{expr.q}" if expr.q != 1 else ""))
+
+
+def _decimal(f: _Formula, expr: Any) -> Runs:
+    return roman(f"{float(expr):.4g}".replace("-", "−"))
+
+
+def _call(shown: str) -> Callable[[_Formula, Any], Runs]:
+    def case(f: _Formula, expr: Any) -> Runs:
+        inside: Runs = ()
+        for place, part in enumerate(expr.args):
+            inside += (roman(", ") if place else ()) + f.set(part)
+        return roman(f"{shown}(") + inside + roman(")")
+
+    return case
+
+
+def _around(left: str, right: str) -> Callable[[_Formula, Any], Runs]:
+    return lambda f, expr: roman(left) + f.set(expr.args[0]) + roman(right)
+
+
+def _ceiling(f: _Formula, expr: Any) -> Runs:
+    return roman("⌈") + f.set(expr.args[0]) + roman("⌉")
+
+
+def _between(sign: str) -> Callable[[_Formula, Any], Runs]:
+    return lambda f, expr: f.set(expr.args[0], 1) + roman(f" {sign} ") + f.set(expr.args[1], 1)
+
+
+def _choice(f: _Formula, expr: Any) -> Runs:
+    condition, chosen, other = expr.args
+    return f.set(chosen) + roman(" if ") + f.set(condition) + roman(" else ") + f.set(other)
+
+
+def _joined(sign: str) -> Callable[[_Formula, Any], Runs]:
+    def case(f: _Formula, expr: Any) -> Runs:
+        runs: Runs = ()
+        for place, part in enumerate(sorted(expr.args, key=str)):
+            runs += (roman(f" {sign} ") if place else ()) + f.set(part, 1)
+        return runs
+
+    return case
+
+
+_CASES: dict[Any, tuple[Any, Callable[[_Formula, Any], Runs]]] = {
+    sympy.Symbol: (9, lambda f, expr: f.name(expr.name)),
+    sympy.core.numbers.Infinity: (9, lambda f, expr: roman("∞")),
+    sympy.core.numbers.NegativeInfinity: (9, lambda f, expr: roman("−∞")),
+    sympy.core.numbers.Exp1: (9, lambda f, expr: italic("e")),
+    sympy.Rational: (lambda e: 9 if e.q == 1 and not e.is_negative else 2, _rational),
+    sympy.Float: (9, _decimal),
+    sympy.Add: (1, _sum),
+    sympy.Mul: (2, _product),
+    sympy.exp: (9, _call("exp")),
+    sympy.Pow: (lambda e: 2 if e.exp.is_Integer and e.exp.is_negative else 3, _power),
+    sympy.ceiling: (9, _ceiling),
+    sympy.floor: (9, _around("⌊", "⌋")),
+    sympy.Abs: (9, _around("|", "|")),
+    sympy.Max: (9, _call("max")),
+    sympy.Min: (9, _call("min")),
+    finite: (9, lambda f, expr: f.set(expr.args[0], 9)),
+    quotient: (2, lambda f, expr: f.set(expr.args[0], 2) + roman("/") + f.set(expr.args[1], 3)),
+    where: (0, _choice),
+    sympy.Eq: (0, _between("=")),
+    sympy.Ne: (0, _between("≠")),
+    sympy.Le: (0, _between("≤")),
+    sympy.Lt: (0, _between("<")),
+    sympy.Ge: (0, _between("≥")),
+    sympy.Gt: (0, _between(">")),
+    sympy.And: (0, _joined("∧")),
+    sympy.Or: (0, _joined("∨")),
+    sympy.Not: (0, lambda f, expr: roman("¬") + f.set(expr.args[0], 2)),
+    sympy.Function: (9, lambda f, expr: _call(type(expr).__name__)(f, expr)),
+}
+
+
+def formula(expr: Any, order: Sequence[str] = (), names_of: Callable[[str], Runs] = name_runs) -> Runs:
+    """A sympy expression (or a text, taken as it is) as runs; `order` says which names stand first.
+
+    >>> from diagkit.term import size
+    >>> "".join(run.text for run in formula(2 * size("q") / size("g_q")))
+    '2\u2009q/gq'
+    """
+    if isinstance(expr, str):
+        return roman(clean(expr))
+    return joined(_Formula(order, names_of).set(sympy.sympify(expr)))
+
+
+def joined(runs: Runs) -> Runs:
+    """The same runs, neighbours of one style put together."""
+    merged: list[Run] = []
+    for run in runs:
+        last = merged[-1] if merged else None
+        if last is not None and replace(last, text=run.text) == run:
+            merged[-1] = replace(last, text=last.text + run.text)
+        else:
+            merged.append(run)
+    return tuple(merged)
+
+
+def cut(runs: Runs, room: float, size: float, family: str = SERIF) -> Runs:
+    """The runs, ended with … where they are wider than `room`."""
+    if runs_width(runs, size, family) <= room:
+        return runs
+    kept: list[Run] = []
+    left = room - width("…", size, family)
+    for run in runs:
+        wide = width(run.text, size * run.scale, family, run.bold)
+        if wide > left:
+            kept.append(replace(run, text=fit(run.text, left + width("…", size * run.scale, family), size * run.scale, family)))
+            break
+        kept.append(run)
+        left -= wide
+    return tuple(kept)
