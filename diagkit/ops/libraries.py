@@ -102,11 +102,6 @@ def _np_erf(value: Any) -> Any:
     return np.vectorize(erf, otypes=[value.dtype])(value) if value.size else value
 
 
-def _divide(xp: Any, above: Any, below: Any) -> Any:
-    empty = below == 0
-    return xp.where(empty, above * 0 + 0 * below, above / xp.where(empty, 1, below))
-
-
 def _np_quotient(above: Any, below: Any) -> Any:
     below = np.asarray(below)
     empty = below == 0
@@ -197,7 +192,7 @@ class Torch:
 
     def _both(self, left: Any, right: Any) -> tuple[Any, Any]:
         like = left if self.owns(left) else right
-        return tuple(self.torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in (left, right))  # type: ignore[return-value]
+        return tuple(self.torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in (left, right))
 
     def round_to(self, value: Any, dtype: str) -> Any:
         """`value` rounded to the format and back; fp8 saturates at its largest number."""

@@ -150,8 +150,8 @@ def trace(
 ) -> tuple[tuple[Array, ...], tuple[Box, ...], tuple[str, ...]]:
     """Inputs, boxes and output names of the diagram that computes `outputs`.
 
-    A wire takes the name given with ``name=``, else that of the variable in `variables` which holds it,
-    else one made from what it is; equal programs get equal names.
+    A wire takes the name given with ``name=``, else that of the variable in `variables` which holds it
+    (unless an array has that name already), else one made from what it is; equal programs get equal names.
     """
     for node in outputs:
         if not isinstance(node, Node):
@@ -172,18 +172,15 @@ class _Trace:
 
     def run(self, outputs: Sequence[Node]) -> tuple[tuple[Array, ...], tuple[Box, ...], tuple[str, ...]]:
         order = _ordered(outputs, set())
-        self.taken = {name for node in order if (name := self._given(node))}
+        self.taken = {name for node in order if (name := _own_name(node))}
+        self.held = {key: name for key, name in self.held.items() if name not in self.taken}
+        self.taken |= {self.held[id(node)] for node in order if id(node) in self.held}
         for node in order:
             self._write(node)
         return tuple(self.arrays.values()), tuple(self.boxes), tuple(self.wire[id(node)] for node in outputs)
 
-    def _given(self, node: Node) -> str | None:
-        if isinstance(node.source, Array):
-            return node.source.name
-        return node.name or self.held.get(id(node))
-
     def _name(self, node: Node) -> str:
-        base = self._given(node)
+        base = _own_name(node) or self.held.get(id(node))
         if base is None:
             base = _free(self.prefix + (node.hint or _hint(node, self.wire)), self.taken)
         self.taken.add(base)
@@ -218,6 +215,10 @@ class _Trace:
             inner._write(child)
         inner._write(order[-1], name)
         return tuple(inner.boxes)
+
+
+def _own_name(node: Node) -> str | None:
+    return node.source.name if isinstance(node.source, Array) else node.name
 
 
 def _ordered(outputs: Sequence[Node], known: set[int]) -> list[Node]:

@@ -6,7 +6,7 @@ reads. Everything a room knows about a kind of box is one entry in a table keyed
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from diagkit.term.errors import AxisError, FormatError
@@ -36,6 +36,16 @@ def check_format(dtype: str) -> str:
     return dtype
 
 
+def check_name(name: Any, what: str) -> None:
+    """Refuse a name that is not text, or that nobody could read."""
+    if not isinstance(name, str) or not name.strip():
+        raise AxisError(f"{what} needs a name, not {name!r}", remedy="give it any non-blank text")
+
+
+def _whole(length: Any) -> bool:
+    return isinstance(length, int) and not isinstance(length, bool) and length >= 0
+
+
 @dataclass(frozen=True)
 class Axis:
     """A named axis; its `length` is a number of elements, or None while it stays symbolic.
@@ -48,9 +58,8 @@ class Axis:
     length: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise AxisError(f"an axis needs a name, not {self.name!r}", remedy="give it any non-blank text")
-        if self.length is not None and (not isinstance(self.length, int) or self.length < 0):
+        check_name(self.name, "an axis")
+        if self.length is not None and not _whole(self.length):
             raise AxisError(
                 f"axis {self.name!r} cannot have size {self.length!r}",
                 axis=self.name,
@@ -102,8 +111,7 @@ class Array:
 
     def __post_init__(self) -> None:
         check_format(self.dtype)
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise AxisError(f"an array needs a name, not {self.name!r}", remedy="give it any non-blank text")
+        check_name(self.name, "an array")
         distinct(self.axes, f"array {self.name!r}")
 
     def __repr__(self) -> str:
@@ -212,8 +220,6 @@ PRIMITIVES: tuple[type[Box], ...] = KINDS[:-1]
 
 def rename_box(box: Box, names_of: dict[str, str]) -> Box:
     """`box` with every wire name looked up in `names_of` (itself where absent), blocks throughout."""
-    from dataclasses import replace
-
     changes: dict[str, Any] = {
         "name": names_of.get(box.name, box.name),
         "inputs": tuple(names_of.get(wire, wire) for wire in box.inputs),

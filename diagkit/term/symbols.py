@@ -58,7 +58,7 @@ def coordinate(name: str) -> Any:
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
-class finite(sympy.Function):
+class finite(sympy.Function):  # type: ignore[misc]
     """A maximum used as a shift: the value itself, and 0 where it is -inf (a row that sees nothing).
 
     The shift cancels in softmax, so any finite value may stand for it; -inf - (-inf) never happens.
@@ -81,7 +81,7 @@ class finite(sympy.Function):
         return f"{text}^{{{exp}}}" if exp else str(text)
 
 
-class quotient(sympy.Function):
+class quotient(sympy.Function):  # type: ignore[misc]
     """A quotient whose denominator may be an empty sum: a / b, and 0 where b is 0.
 
     >>> quotient(sympy.Integer(6), sympy.Integer(3)), quotient(sympy.S.One, sympy.S.Zero)
@@ -102,7 +102,7 @@ class quotient(sympy.Function):
         return rf"\left({text}\right)^{{{exp}}}" if exp else text
 
 
-class where(sympy.Function):
+class where(sympy.Function):  # type: ignore[misc]
     """A choice: the second argument where the first (a comparison) holds, else the third.
 
     >>> where(sympy.true, arg(0), arg(1))
@@ -145,6 +145,15 @@ def exact(value: Any) -> Any:
     return value.xreplace(floats) if floats else value
 
 
+def apply(function: str, *parts: Any) -> Any:
+    """sympy's `function` of that name (exp, Max, LessThan, And ...) applied: what a repr is written with.
+
+    >>> apply("Max", arg(0), 2)
+    Max(2, a0)
+    """
+    return getattr(sympy, function)(*parts)
+
+
 def _exact_float(value: float) -> Any:
     if value != value or value in (float("inf"), float("-inf")):
         return sympy.sympify(value)
@@ -162,7 +171,7 @@ class _Text(StrPrinter):  # type: ignore[misc]
         return f"{kind}({symbol.name!r})"
 
     def _print_Rational(self, number: Any) -> str:
-        return f"Rational({number.p}, {number.q})"
+        return f"exact('{number.p}/{number.q}')"
 
     def _print_Half(self, number: Any) -> str:
         return self._print_Rational(number)
@@ -170,11 +179,13 @@ class _Text(StrPrinter):  # type: ignore[misc]
     def _print_Integer(self, number: Any) -> str:
         return str(number.p)
 
-    def _print_Exp1(self, number: Any) -> str:
-        return "exp(1)"
+    def _print_NumberSymbol(self, number: Any) -> str:
+        return f"exact({str(number)!r})"
+
+    _print_Exp1 = _print_Pi = _print_Infinity = _print_NegativeInfinity = _print_NumberSymbol
 
     def _print_Float(self, number: Any) -> str:
-        return f"Float({float(number)!r})"
+        return f"exact({float(number)!r})"
 
     def _print_Pow(self, power: Any, rational: bool = False) -> str:
         base, exponent = (f"({self._print(part)})" for part in power.args)
@@ -185,7 +196,14 @@ class _Text(StrPrinter):  # type: ignore[misc]
 
     def _print_Relational(self, relation: Any) -> str:
         left, right = self._print(relation.lhs), self._print(relation.rhs)
-        return f"{type(relation).__name__}({left}, {right})"
+        return f"apply({type(relation).__name__!r}, {left}, {right})"
+
+    def _print_Function(self, call: Any) -> str:
+        parts = ", ".join(self._print(part) for part in call.args)
+        own = call.func in (finite, quotient, where)
+        return f"{call.func.__name__}({parts})" if own else f"apply({call.func.__name__!r}, {parts})"
+
+    _print_ExpBase = _print_Max = _print_Min = _print_Abs = _print_And = _print_Or = _print_Not = _print_Function
 
 
 _PRINTER = _Text()
@@ -195,6 +213,6 @@ def text(expr: Any) -> str:
     """Text of a scalar expression that evaluates back to an equal one in diagkit's namespace.
 
     >>> text(arg(0) * size("d") ** exact(-0.5))
-    "(arg(0))*((size('d'))**(Rational(-1, 2)))"
+    "(arg(0))*((size('d'))**(exact('-1/2')))"
     """
     return str(_PRINTER.doprint(expr))

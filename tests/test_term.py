@@ -1,0 +1,174 @@
+"""The ground: names, sizes, errors, text that evaluates back, regions."""
+
+from __future__ import annotations
+
+import pytest
+import sympy
+from hypothesis import given
+from hypothesis import strategies as st
+
+import diagkit as dk
+from diagkit.term import (
+    Array,
+    Axis,
+    AxisError,
+    Contract,
+    DiagkitError,
+    FormatError,
+    Label,
+    Map,
+    Term,
+    TermError,
+    arg,
+    exact,
+    finite,
+    plain,
+    quotient,
+    size,
+    text,
+)
+
+q, x, d = dk.axes("q x d")
+NAMESPACE = vars(dk)
+
+
+def attention(**parts: object) -> dk.Diagram:
+    Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
+    S = dk.einsum("q d, x d -> q x", Q, K) * d.size**-0.5
+    P = dk.softmax(S, over=x)
+    O = dk.einsum("q x, x d -> q d", P, V)  # noqa: E741
+    return dk.Diagram(O, name="attention", **parts)
+
+
+def test_wires_take_the_names_of_the_variables() -> None:
+    assert [box.name for box in attention().boxes] == ["QK", "S", "P", "O"]
+
+
+def test_equal_text_is_an_equal_value() -> None:
+    assert attention() == attention()
+    assert hash(attention()) == hash(attention())
+    assert attention() != attention(labels=(Label("group", "q", size("g_q")),))
+
+
+@pytest.mark.parametrize("labels", [(), (Label("group", "q", size("g_q"), 16), Label("stream", "x", exact(32)))])
+def test_repr_evaluates_back(labels: tuple[Label, ...]) -> None:
+    whole = attention(labels=labels, levels=(("S", 1), ("P", 1)))
+    assert eval(repr(whole), dict(NAMESPACE)) == whole
+
+
+def test_sympy_names_are_only_names() -> None:
+    for name in ("Q", "N", "S", "E", "I", "O", "beta", "gamma", "pi", "lambda", "oo"):
+        assert size(name).name == name
+        assert size(name).is_integer
+        assert size(name).is_positive
+        assert eval(text(size(name) + 1), dict(NAMESPACE)) == size(name) + 1
+
+
+@given(st.text(min_size=1).filter(str.strip), st.text(min_size=1).filter(str.strip))
+def test_any_text_is_a_name(axis_name: str, array_name: str) -> None:
+    one = Axis(axis_name)
+    X = dk.array(array_name, one)
+    whole = dk.Diagram(dk.total(X, over=one, name=array_name + "'"))
+    assert whole.axis(axis_name).size == size(axis_name)
+    assert eval(repr(whole), dict(NAMESPACE)) == whole
+
+
+def test_a_positive_size_takes_the_right_branch() -> None:
+    n, d_, b = size("N"), size("D"), size("B")
+    stationary = sympy.solve(sympy.diff(n**2 / b + b * d_, b), b)
+    assert stationary == [n / sympy.sqrt(d_)]
+
+
+def test_errors_name_axis_sizes_box_and_remedy() -> None:
+    with pytest.raises(AxisError, match="size 3 on 'B' and 1 on 'A'|size 1 on 'A' and 3 on 'B'") as caught:
+        Term(
+            (Array("A", (Axis("i", 2), Axis("j", 1))), Array("B", (Axis("j", 3), Axis("k", 2)))),
+            (Contract("C", (Axis("i", 2), Axis("k", 2)), ("A", "B")),),
+            ("C",),
+        )
+    assert caught.value.axis == "j"
+    assert "never stretches" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "outputs", "match"),
+    [
+        ((Map("Y", (q,), ("Z",), arg(0)),), ("Y",), "unknown wire 'Z'"),
+        ((Map("X", (q,), ("X",), arg(0)),), ("X",), "two wires are named 'X'"),
+        ((), ("Y",), "nobody makes the output 'Y'"),
+        ((), ("X", "X"), "named twice"),
+        ((Map("Y", (q, d), ("X",), arg(0)),), ("Y",), "makes axis 'd'"),
+        ((Map("Y", (), ("X",), arg(0)),), ("Y",), "loses axis 'q'"),
+        ((Map("Y", (q, q), ("X",), arg(0)),), ("Y",), "axis 'q' twice"),
+    ],
+)
+def test_what_is_no_diagram_is_refused(boxes: tuple[Map, ...], outputs: tuple[str, ...], match: str) -> None:
+    with pytest.raises(DiagkitError, match=match):
+        Term((Array("X", (q,)),), boxes, outputs)
+
+
+def test_unknown_names_list_what_exists() -> None:
+    with pytest.raises(AxisError, match="its axes are: q, d, x"):
+        attention().axis("y")
+    with pytest.raises(TermError, match="its boxes are: QK, S, P, O"):
+        attention().box("Z")
+    with pytest.raises(FormatError, match="fp16, bf16"):
+        dk.array("X", q, dtype="float16")
+
+
+def test_regions_follow_the_levels() -> None:
+    naive = attention()
+    assert [region.boxes for region in naive.regions] == [("QK",), ("S",), ("P",), ("O",)]
+    fused = attention(levels=(("QK", 1), ("S", 1), ("P", 1)))
+    (region,) = fused.regions
+    assert (region.loads, region.stores, region.inner) == (("Q", "K", "V"), ("O",), ("QK", "S", "P"))
+    half = attention(levels=(("QK", 1),))
+    assert [region.stores for region in half.regions] == [("S",), ("P",), ("O",)]
+
+
+def test_erasing_labels_gives_the_identical_columns() -> None:
+    labelled = attention(labels=(Label("group", "q", size("g_q")),), levels=(("S", 1),))
+    assert labelled.erase() == attention()
+    assert labelled.boxes is labelled.replace(name="attention").boxes
+
+
+def test_a_step_that_changes_nothing_returns_the_value_itself() -> None:
+    whole = attention()
+    assert whole.replace(name="attention") is whole
+
+
+def test_positions_belong_to_every_region_that_reads_them() -> None:
+    mask = dk.causal(q, x)
+    A = dk.masked(dk.array("S", q, x), mask)
+    B = dk.masked(dk.array("T", q, x), mask)
+    first, second = dk.Diagram(A, B).regions
+    assert "mask" in first.boxes
+    assert "mask" in second.boxes
+    assert (first.loads, second.loads) == (("S",), ("T",))
+
+
+def test_regions_come_in_an_order_that_can_run() -> None:
+    A = dk.exp(dk.array("X", q))
+    B = dk.log(A)
+    C = A + B
+    whole = dk.Diagram(C, levels=(("B", 1),))
+    assert [region.stores for region in whole.regions] == [("A",), ("C",)]
+
+
+def test_regions_that_read_each_other_are_refused() -> None:
+    """W, E and D are one kernel (W stays on chip); B outside reads E and is read by D."""
+    boxes = (
+        Map("W", (q,), ("X",), arg(0)),
+        Map("E", (q,), ("W",), arg(0)),
+        Map("B", (q,), ("E",), arg(0)),
+        Map("D", (q,), ("W", "B"), arg(0) + arg(1)),
+    )
+    with pytest.raises(TermError, match="read each other"):
+        _ = Term((Array("X", (q,)),), boxes, ("D",), levels=(("W", 1),)).regions
+
+
+def test_scalar_functions_guard_and_yield_to_algebra() -> None:
+    assert finite(-sympy.oo) == 0
+    assert quotient(arg(0), exact(0)) == 0
+    assert plain(quotient(arg(0), finite(arg(1)))) == arg(0) / arg(1)
+    assert exact(-0.5) == sympy.Rational(-1, 2)
