@@ -10,8 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from diagkit import machine, term
-from diagkit.book import BookError, Record, check, claims, curves, landscape, notebooks, record, report, roofline, timed
+from diagkit import machine, ops, term
+from diagkit.book import (
+    BookError,
+    Record,
+    check,
+    claims,
+    curves,
+    landscape,
+    notebooks,
+    record,
+    refusal,
+    report,
+    roofline,
+    timed,
+)
 from diagkit.book.__main__ import main
 from diagkit.book.progress import Progress
 from diagkit.book.run import Chapter, walk
@@ -350,3 +363,16 @@ def test_a_landscape_names_its_mark() -> None:
     pytest.importorskip("matplotlib", reason="the lab extra is not installed")
     plot = landscape([[1, 2], [3, float("nan")]], [16, 32], [8, 64], ("g", "s"), mark=(16, 64), title="H")
     assert plot.text == "H: g by s, marked g=16 s=64"
+
+
+# Refusals
+
+
+def test_a_refusal_shows_the_reason_and_a_lawful_step_is_no_refusal() -> None:
+    shown = str(refusal(ops.axes, "q x", d=64))
+    assert "AxisError" in shown
+    assert "no axis of 'q x'" in shown
+    with pytest.raises(BookError, match="is lawful"):
+        refusal(ops.axes, "q x")
+    with pytest.raises(ZeroDivisionError):
+        refusal(lambda: 1 / 0)

@@ -6,6 +6,7 @@
 from diagkit.book.errors import BookError
 from diagkit.book.plots import Plot, curves, landscape, roofline
 from diagkit.book.record import RECORD_TYPE, Record, record
+from diagkit.book.refusal import Refusal, refusal
 from diagkit.book.timing import Timing, timed
 
 __all__ = [
@@ -13,10 +14,12 @@ __all__ = [
     "BookError",
     "Plot",
     "Record",
+    "Refusal",
     "Timing",
     "curves",
     "landscape",
     "record",
+    "refusal",
     "roofline",
     "timed",
 ]

@@ -106,12 +106,14 @@ def curves(
 ) -> Plot:
     """Formulas (by name) along one size: `along` names it and its values, `at` gives all other sizes.
 
+    Several names with blanks between, such as "q x", take the same value.
     `mark` draws upright lines at named values. A formula that still holds a symbol is refused.
     """
-    symbol, values = along
+    names, values = along
+    symbol = " = ".join(names.split())
     figure, axes = canvas(title, symbol, y)
     for (name, formula), colour in zip(lines.items(), COLOURS, strict=False):
-        heights = [evaluated(formula, {**at, symbol: value}) for value in values]
+        heights = [evaluated(formula, {**at, **dict.fromkeys(names.split(), value)}) for value in values]
         axes.plot(values, heights, color=colour, label=name, linewidth=1.6)
     for name, place in (mark or {}).items():
         draw_mark(axes, name, place)

@@ -1,0 +1,51 @@
+"""Refusals as values: a chapter shows what is refused and why without stopping at an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from diagkit.book.errors import BookError
+from diagkit.book.show import columns, html_rows
+from diagkit.term import DiagkitError
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error that was expected: its kind, and what it says about axis, box, reason and remedy."""
+
+    error: DiagkitError
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and texts of what the error says."""
+        parts = {name: getattr(self.error, name) for name in ("axis", "box", "reason", "remedy")}
+        kind = type(self.error).__name__
+        return [("refused", kind), *((name, str(text)) for name, text in parts.items() if text)]
+
+    def __str__(self) -> str:
+        return columns(self.rows())
+
+    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> str:
+        return html_rows(self.rows())
+
+
+def refusal(step: Callable[..., Any], *args: Any, **named: Any) -> Refusal:
+    """Call `step(*args, **named)`, which must be refused, and return the refusal for display.
+
+    Errors: BookError where the step is lawful after all; what is no DiagkitError goes through.
+
+    >>> from diagkit.ops import axes
+    >>> print(refusal(axes, "q x", d=64))
+    refused  AxisError
+    axis     d
+    reason   a size for 'd', which is no axis of 'q x'
+    """
+    try:
+        step(*args, **named)
+    except DiagkitError as error:
+        return Refusal(error)
+    raise BookError(f"{getattr(step, '__name__', step)} was expected to be refused, and is lawful")
