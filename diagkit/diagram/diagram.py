@@ -1,11 +1,13 @@
-"""`Diagram`: one immutable value; every method is a door into one room below."""
+"""`Diagram`: one immutable value; every method is a door of a line or two into one room below."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Self
 
-from diagkit import ops
+from diagkit import derive, draw, ops, program
 from diagkit.ops import Node
 from diagkit.term import Term
 
@@ -14,7 +16,7 @@ class Diagram(Term):
     """A diagram: draws itself, runs, states its costs, and is relabelled step by step.
 
     Made from the values it outputs; wires take the names of the variables that hold them where the
-    diagram is made (or those given with ``name=``).
+    diagram is made (or those given with ``name=``). Every step returns a new diagram.
 
     >>> import diagkit as dk
     >>> q, x, d = dk.axes("q x d")
@@ -23,14 +25,13 @@ class Diagram(Term):
     ('S',)
     """
 
-    def __init__(self, *outputs: Any, name: str = "diagram", **parts: Any) -> None:
-        if all(isinstance(node, Node) for node in outputs) and "inputs" not in parts:
+    def __init__(self, *outputs: Node, name: str = "diagram", **parts: Any) -> None:
+        """The diagram that computes `outputs`; or, as its repr writes it, one made of its parts."""
+        if "inputs" not in parts:
             caller = sys._getframe(1)
             variables = {**caller.f_globals, **caller.f_locals}
-            inputs, boxes, wires = ops.trace(outputs, variables)
-            super().__init__(inputs, boxes, wires, name, **parts)
-        else:
-            super().__init__(*outputs, name=name, **parts)
+            parts["inputs"], parts["boxes"], parts["outputs"] = ops.trace(outputs, variables)
+        super().__init__(name=name, **parts)
 
     def __call__(self, **arrays: Any) -> Any:
         """Its numbers: numpy or torch arrays in by name, the same kind out (see `ops.evaluate`)."""
@@ -39,3 +40,40 @@ class Diagram(Term):
     def reference(self, **arrays: Any) -> Any:
         """Its numbers computed in float64."""
         return ops.reference(self, arrays)
+
+    def fuse(self, *boxes: str) -> Self:
+        """Keep intermediates in fast memory: all, or those between `boxes` (see `derive.fuse`)."""
+        return derive.fuse(self, *boxes)
+
+    def group(self, **tiles: Any) -> Self:
+        """Tile axes along which the function is mapped: ``group(q="g_q")`` (see `derive.group`)."""
+        return derive.group(self, **tiles)
+
+    def ungroup(self, *axes: str) -> Self:
+        """Take group labels off again: of all axes, or of those named."""
+        return derive.ungroup(self, *axes)
+
+    def lower(self, **sizes: Any) -> program.Program:
+        """The loop nest at these sizes and tiles, in elements; what is left out stays symbolic."""
+        return program.lower(self, **sizes)
+
+    def svg(self, theme: str = "light") -> str:
+        """The picture as SVG text, with the cost table over its columns."""
+        return draw.svg(self, self._table(), theme)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture to a file: .svg, .png or .pdf."""
+        return draw.save(self, path, self._table())
+
+    def _table(self) -> draw.Table | None:
+        return None
+
+    def __str__(self) -> str:
+        """The listing: one line per box."""
+        return draw.listing(self, self._table())
+
+    def _repr_mimebundle_(
+        self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
+    ) -> Mapping[str, Any]:
+        """What a notebook shows: the picture, and the listing where there are no pictures."""
+        return {"image/svg+xml": self.svg(), "text/plain": str(self)}
