@@ -359,9 +359,13 @@ def test_a_formula_needs_all_its_sizes() -> None:
         curves({"H": formula}, ("q", [1, 2]), {})
 
 
-def test_a_landscape_names_its_mark() -> None:
+def test_a_landscape_leaves_out_what_does_not_fit() -> None:
     pytest.importorskip("matplotlib", reason="the lab extra is not installed")
-    plot = landscape([[1, 2], [3, float("nan")]], [16, 32], [8, 64], ("g", "s"), mark=(16, 64), title="H")
+    g, s = term.size("g"), term.size("s")
+    rows, columns = ("g", [16, 32]), ("s", [8, 64])
+    assert str(plots.heights_of(g * s, rows, columns, {}, (g + s, 80))) == "[[128.0, 1024.0], [256.0, nan]]"
+    assert str(plots.heights_of({(32, 8): 5}, rows, columns, {}, None)) == "[[nan, nan], [5.0, nan]]"
+    plot = landscape(g * s, rows, columns, within=(g + s, 80), mark=(16, 64), title="H")
     assert plot.text == "H: g by s, marked g=16 s=64"
 
 

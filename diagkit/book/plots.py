@@ -7,6 +7,7 @@ their names. The backend of matplotlib is left alone.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -141,30 +142,65 @@ def evaluated(formula: Any, sizes: Mapping[str, int]) -> float:
 
 
 def landscape(
-    values: Sequence[Sequence[float]], rows: Sequence[int], columns: Sequence[int], names: tuple[str, str],
-    mark: tuple[int, int] | None = None, title: str = "", unit: str = "",
-) -> Plot:  # fmt: skip
-    """A value for each pair of tiles as a map with its numbers; `names` are those of rows and columns.
+    value: Any,
+    rows: tuple[str, Sequence[int]],
+    columns: tuple[str, Sequence[int]],
+    at: Mapping[str, int] | None = None,
+    within: tuple[Any, float] | None = None,
+    mark: tuple[int, int] | None = None,
+    title: str = "",
+    unit: str = "",
+) -> Plot:
+    """A value for each pair of tiles, as a map with its numbers; dark is small.
 
-    `mark` is the (row, column) tile to frame. Dark is small; nan leaves a place empty.
+    `value` is a formula, or a mapping from (row, column) to numbers; `rows` and `columns` are the names of
+    the two sizes with their values, `at` the other sizes. `within` is a formula and its limit: tiles beyond
+    stay empty, as do those that the mapping lacks. `mark` is the (row, column) to frame.
     """
-    figure, axes = canvas(title, names[1], names[0])
+    heights = heights_of(value, rows, columns, at or {}, within)
+    figure, axes = canvas(title, columns[0], rows[0])
     axes.grid(visible=False)
-    image = axes.imshow(values, cmap="viridis", aspect="auto", origin="lower")
-    axes.set(xticks=range(len(columns)), yticks=range(len(rows)), xticklabels=columns, yticklabels=rows)
-    write_values(axes, values, image.norm)
+    image = axes.imshow(heights, cmap="viridis", aspect="auto", origin="lower")
+    axes.set(xticks=range(len(columns[1])), yticks=range(len(rows[1])), xticklabels=columns[1], yticklabels=rows[1])
+    write_values(axes, heights, image.norm)
     if mark is not None:
-        place = (columns.index(mark[1]), rows.index(mark[0]))
-        axes.plot(*place, "s", markersize=26, markerfacecolor="none", markeredgecolor="#ff7a1a", markeredgewidth=2)
+        draw_frame(axes, columns[1].index(mark[1]), rows[1].index(mark[0]))
     figure.colorbar(image, label=unit)
-    marked = f", marked {names[0]}={mark[0]} {names[1]}={mark[1]}" if mark else ""
-    return Plot(figure, f"{title}: {names[0]} by {names[1]}{marked}")
+    marked = f", marked {rows[0]}={mark[0]} {columns[0]}={mark[1]}" if mark else ""
+    return Plot(figure, f"{title}: {rows[0]} by {columns[0]}{marked}")
+
+
+def heights_of(
+    value: Any,
+    rows: tuple[str, Sequence[int]],
+    columns: tuple[str, Sequence[int]],
+    at: Mapping[str, int],
+    within: tuple[Any, float] | None,
+) -> list[list[float]]:
+    """The numbers of a landscape, row by row; nan where there is none."""
+
+    def height(row: int, column: int) -> float:
+        if isinstance(value, Mapping):
+            return float(value.get((row, column), "nan"))
+        sizes = {**at, rows[0]: row, columns[0]: column}
+        if within is not None and evaluated(within[0], sizes) > within[1]:
+            return float("nan")
+        return evaluated(value, sizes)
+
+    return [[height(row, column) for column in columns[1]] for row in rows[1]]
+
+
+def draw_frame(axes: Any, column: int, row: int) -> None:
+    """A frame around one place of a map."""
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="#ff7a1a", linewidth=2.5))
 
 
 def write_values(axes: Any, values: Sequence[Sequence[float]], norm: Any) -> None:
     """Each number on its place, in ink that reads on the colour below."""
     for row, line in enumerate(values):
         for column, value in enumerate(line):
-            if value == value:  # noqa: PLR0124  (false for nan alone)
+            if not math.isnan(value):
                 ink = "black" if norm(value) > 0.6 else "white"
                 axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=7, color=ink)
