@@ -19,6 +19,7 @@ from diagkit.book import (
     curves,
     landscape,
     notebooks,
+    plots,
     record,
     refusal,
     report,
