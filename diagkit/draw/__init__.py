@@ -2,16 +2,71 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from diagkit.draw.canvas import write_pdf, write_png
+from diagkit.draw.listing import listing
+from diagkit.draw.overlap import Clash, overlaps
 from diagkit.draw.picture import scene
+from diagkit.draw.scene import Scene
+from diagkit.draw.strip import strip_scene
 from diagkit.draw.svg import write_svg
 from diagkit.draw.table import Row, Table
-from diagkit.draw.theme import theme_of
-from diagkit.term import Term
+from diagkit.draw.theme import THEMES, theme_of
+from diagkit.term import DiagkitError, Term
 
 
 def svg(term: Term, table: Table | None = None, theme: str = "light") -> str:
-    """The picture of a diagram as SVG text; `theme` is "light" or "dark"."""
+    """The picture of a diagram as SVG text; `theme` is "light" or "dark".
+
+    The text stands alone (no style sheet, script, font, link or id) and is the same in every process.
+
+    >>> from diagkit.term import Array, Axis
+    >>> svg(Term((Array("X", (Axis("x"),)),), (), ("X",), "row"))[:39]
+    '<svg xmlns="http://www.w3.org/2000/svg"'
+    """
     return write_svg(scene(term, table), theme_of(theme))
 
 
-__all__ = ["Row", "Table", "scene", "svg"]
+def png(term: Term, table: Table | None = None, scale: float = 2.0, theme: str = "light") -> bytes:
+    """The picture as PNG bytes, `scale` pixels per unit of the SVG; needs matplotlib."""
+    return write_png(scene(term, table), theme_of(theme), scale)
+
+
+def pdf(term: Term, table: Table | None = None, theme: str = "light") -> bytes:
+    """The picture as PDF bytes; needs matplotlib, neither TeX nor Inkscape."""
+    return write_pdf(scene(term, table), theme_of(theme))
+
+
+_SUFFIXES: dict[str, Callable[..., bytes]] = {
+    ".svg": lambda term, table: svg(term, table).encode("utf-8"),
+    ".png": png,
+    ".pdf": pdf,
+}
+
+
+def save(term: Term, path: Any, table: Table | None = None) -> Path:
+    """Write the picture to a file; the suffix (.svg, .png, .pdf) says as what. Returns the path."""
+    target = Path(path)
+    if target.suffix.lower() not in _SUFFIXES:
+        raise DiagkitError(f"cannot draw into {target.name!r}", remedy=f"use a suffix of: {', '.join(_SUFFIXES)}")
+    target.write_bytes(_SUFFIXES[target.suffix.lower()](term, table))
+    return target
+
+
+def strip(
+    terms: Sequence[Term],
+    captions: Sequence[tuple[str, str]] = (),
+    tables: Sequence[Table | None] = (),
+    theme: str = "light",
+) -> str:
+    """Several diagrams under one another as SVG, with ≡ and the caption (rule, reason) between each two."""
+    return write_svg(strip_scene(terms, captions, tables), theme_of(theme))
+
+
+__all__ = [
+    "THEMES", "Clash", "Row", "Scene", "Table", "listing", "overlaps", "pdf", "png", "save", "scene", "strip",
+    "strip_scene", "svg",
+]  # fmt: skip

@@ -49,7 +49,8 @@ def arrange(line: Line, column: Column, ahead: Ahead) -> Placed:
 
 
 def _take(line: Line, stack: list[Bundle], key: Key, ahead: Ahead) -> Bundle:
-    """The array that a column reads: itself when nobody needs it afterwards, else a copy forking off."""
+    """The array that a column reads: itself when nobody needs it afterwards; else it forks, the new
+    branch below, and the column takes the branch or the wires above it."""
     place, bundle = next((n, b) for n, b in enumerate(stack) if b.key == key)
     if not ahead.goes_on(key):
         return bundle
@@ -58,9 +59,9 @@ def _take(line: Line, stack: list[Bundle], key: Key, ahead: Ahead) -> Bundle:
         copy = line.strand(strand.axis, strand.level, strand.kind, strand.owner)
         copy.forked, copy.named = strand, strand.named
         copies.append(copy)
-    made = replace(bundle, strands=copies)
-    stack.insert(place + (1 if ahead.copy_below(key) else 0), made)
-    return made
+    branch = replace(bundle, strands=copies)
+    stack.insert(place + 1, branch)
+    return branch if ahead.copy_below(key) else bundle
 
 
 def _put(stack: list[Bundle], old: Bundle, new: Sequence[Bundle]) -> None:
@@ -241,15 +242,35 @@ def _seat_glyph(line: Line, stack: list[Bundle], column: Column, operands: list[
     return placed
 
 
+def _join(line: Line, stack: list[Bundle], column: Column, operands: list[Bundle], ahead: Ahead) -> Placed:
+    """A map of several arrays: wires of one axis meet in a dot, then go through one box."""
+    seen: dict[str, Strand] = {}
+    group = []
+    for bundle in _together(stack, operands):
+        rows = []
+        for strand in bundle.wires:
+            first = seen.setdefault(strand.axis, strand)
+            strand.joins = None if first is strand else first
+            rows += [strand] if first is strand else []
+        group.append((bundle, replace(bundle, strands=rows)))
+    for old, new in group:
+        _put(stack, old, [new] if new.strands else [])
+    return _boxed(line, stack, column, [new for _, new in group if new.strands])
+
+
 def _box(line: Line, stack: list[Bundle], column: Column, operands: list[Bundle], ahead: Ahead) -> Placed:
-    """A function of several arrays: a box over all their wires; an axis goes on in the row where it
-    first came in."""
-    group = [replace(bundle, strands=bundle.wires) for bundle in _together(stack, operands)]
-    for old, new in zip([b for b in stack if any(b is o for o in operands)], group, strict=True):
+    """A block: a box over all wires of what it reads; an axis goes on in the row where it first came in."""
+    ordered = _together(stack, operands)
+    group = [replace(bundle, strands=bundle.wires) for bundle in ordered]
+    for old, new in zip(ordered, group, strict=True):
         _put(stack, old, [new])
+    return _boxed(line, stack, column, group)
+
+
+def _boxed(line: Line, stack: list[Bundle], column: Column, group: list[Bundle]) -> Placed:
     strands = [strand for bundle in group for strand in bundle.strands]
     placed = _placed(line, column, line.open("glyph", stack, [group], hug=strands[:-1]))
-    line.room(strands[0], strands[-1], 44, 34)
+    line.room(strands[0], strands[-1], 34, 34)
     outs = column.axes[column.makes[0]]
     kept = {s.axis: s for s in reversed(strands) if s.kind == "axis" and s.axis in outs}
     rows = [s for s in strands if kept.get(s.axis) is s]
@@ -312,7 +333,7 @@ _CASES: dict[str, Callable[..., Placed]] = {
     "view": _through,
     "softmax": _seat_glyph,
     "norm": _seat_glyph,
-    "join": _box,
+    "join": _join,
     "block": _box,
     "source": _source,
     "load": _transfer,

@@ -319,7 +319,7 @@ def _source(pen: Pen, placed: Placed) -> BoxOf:
 
 
 def _softmax_width(placed: Placed) -> float:
-    return max(56.0, _title_width(placed))
+    return max(56.0, _title_width(placed), _text_width(placed, 12) + 12)
 
 
 def _softmax(pen: Pen, placed: Placed) -> BoxOf:
@@ -336,7 +336,8 @@ def _norm(pen: Pen, placed: Placed) -> BoxOf:
     pen.draw("glyph", circle(x, y, r), "norm", _owner(placed), placed.column.about)
     v = [(x - 0.56 * r, y - 0.42 * r), (x, y + 0.62 * r), (x + 0.56 * r, y - 0.42 * r)]
     pen.draw("front", polyline(v), "plain-line", _owner(placed))
-    return x - r, y - r, x + r, y + r
+    pen.say(placed.column.text, x, y + r + 12, 12, "glyph-text", owner=_owner(placed))
+    return x - r, y - r, x + r, y + r + (8 if placed.column.text else 0)
 
 
 # Loads and stores.

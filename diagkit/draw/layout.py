@@ -10,7 +10,7 @@ from typing import Any
 from diagkit.draw.arrange import LANE_GLYPHS, Ahead, Placed, arrange, closed_up
 from diagkit.draw.fonts import SANS
 from diagkit.draw.glyphs import GLYPHS, TITLE, Pen
-from diagkit.draw.plan import GLOBAL, Column, Key, Sheet, Source
+from diagkit.draw.plan import GLOBAL, Column, Key, Sheet, Source, source_name
 from diagkit.draw.rows import Bundle, Line, Strand, Zone
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
 from diagkit.draw.table import CELL, LINE, Cells
@@ -144,7 +144,7 @@ def _axes_of(sheet: Sheet, bundle: Bundle) -> tuple[str, ...]:
 def _again(line: Line, bundle: Bundle) -> Bundle:
     """An array that came from the line above."""
     strands = [line.strand(s.axis, s.level, s.kind) for s in bundle.wires]
-    return Bundle(bundle.key, strands, name_runs(short_name(bundle.key[0]), 70, SMALL_NAME), "↩")
+    return Bundle(bundle.key, strands, name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), "↩")
 
 
 def _bundle(line: Line, source: Source) -> Bundle:
@@ -190,7 +190,7 @@ def _place_column(pen: Pen, sheet: Sheet, cells: Cells, placed: Placed, drawn: D
     _stretch_label(drawn.line, zone, zone.x0 - start)
     zone.x1 = zone.x0 + wide
     box = draw(pen, placed)
-    if tinted:
+    if tinted and (placed.lane is not None or column.glyph != "map"):
         _tint(pen, placed, box)
     centre = (zone.x0 + zone.x1) / 2
     drawn.heads[column.key] = centre
@@ -273,12 +273,12 @@ def _row_at(strand: Strand, zone: Zone) -> bool:
 
 def write_label(pen: Pen, strand: Strand, runs: Runs, barred: bool, x: float, y: float) -> None:
     """An axis label above its wire."""
-    pen.say(runs, x, y - 5, LABEL, f"label-{strand.level}", owner=strand.axis)
+    pen.say(runs, x, y - 6, LABEL, f"label-{strand.level}", owner=strand.axis)
     if barred:
         half = runs_width(runs[:1], LABEL) * 0.36
         left = x - runs_width(runs, LABEL) / 2 + runs_width(runs[:1], LABEL) / 2
-        tall = any(char in "bdfhkltABCDEFGHIJKLMNOPQRSTUVWXYZ" for char in runs[0].text[:3])
-        high = y - 5 - (11.5 if tall else 9.0)
+        low = all(char in "acegmnopqrsuvwxyzηι" for char in runs[0].text)
+        high = y - 6 - (9.0 if low else 12.0)
         pen.draw("line", polyline([(left - half, high), (left + half, high)]), f"bar-{strand.level}", strand.axis)
 
 
@@ -306,7 +306,8 @@ def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
     closing.x1 = closing.x0 + _labels(pen, sheet, closing, closing.x0, 20)
     for bundle in closing.stack:
         bundle.note = "" if drawn.last else "↩"
-        bundle.shown = name_runs(short_name(bundle.key[0]), 74 if drawn.last else 70, NAME if drawn.last else SMALL_NAME)
+        name = short_name(bundle.key[0])
+        bundle.shown = source_name(name) if drawn.last else name_runs(name, 90, SMALL_NAME)
     wide = max((runs_width(b.shown, _name_size(b)) for b in closing.stack), default=0.0)
     _say_names(pen, closing.stack, closing.x1 + 10 + wide / 2, closing)
     return closing.x1 + 10 + wide + 12

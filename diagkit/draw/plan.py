@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import sympy
 
-from diagkit.draw.scene import Runs
-from diagkit.draw.typeset import formula, italic, name_runs, roman, short_name
+from diagkit.draw.scene import Runs, runs_width
+from diagkit.draw.typeset import formula, italic, name_runs, raised, roman, short_name
 from diagkit.draw.wording import column_words
 from diagkit.term import (
     Axes,
@@ -88,6 +89,7 @@ def is_labelled(term: Term) -> bool:
     return bool(term.labels or term.forms or any(level for _, level in term.levels))
 
 
+@lru_cache(maxsize=16)
 def hidden_weights(term: Term) -> frozenset[str]:
     """The learned arrays that are drawn inside their layer: every reader can show them so."""
     if is_labelled(term):
@@ -153,7 +155,7 @@ class _Planner:
     def sheet(self) -> Sheet:
         used = {wire for box in self.term.boxes for wire in box.inputs} | set(self.term.outputs)
         sources = tuple(
-            Source((a.name, GLOBAL), names(a.axes), 0, _format_note(a.dtype), name_runs(a.name, 74, 24))
+            Source((a.name, GLOBAL), names(a.axes), 0, _format_note(a.dtype), source_name(a.name))
             for a in self.term.inputs
             if a.name in used and a.name not in self.hidden
         )
@@ -209,8 +211,20 @@ class _Planner:
         level = 0 if region == GLOBAL else max(1, self.term.level(box.name))
         picked = _GLYPHS[type(box)](self.term, box, drawn)
         about = column_words(box, self.term.wires)
-        head = name_runs(short_name(box.name), 92, 12)
+        head = _head(box)
         return Column(box.name, reads=reads, makes=(made,), axes=axes, level=level, region=region, head=head, about=about, **picked)  # fmt: skip
+
+
+def source_name(name: str) -> Runs:
+    """The name of an array at the left or right, cut where even in small type it is too long."""
+    runs = name_runs(name)
+    return runs if runs_width(runs, 24) <= 60 else name_runs(name, 104, 16)
+
+
+def _head(box: Box) -> Runs:
+    """The name over a column; what has no name of its own is called by its kind."""
+    made_up = "(" in box.name and box.name.endswith(")")
+    return name_runs(short_name(box.name), 92, 12) if not made_up else roman(box.kind)
 
 
 def _format_note(dtype: str) -> str:
@@ -218,8 +232,6 @@ def _format_note(dtype: str) -> str:
 
 
 def _tile_runs(tile: Any, multiple: int) -> Runs:
-    from diagkit.draw.typeset import raised
-
     runs = formula(tile)
     return runs + (raised(roman(f"({multiple})")) if multiple != 1 else ())
 
@@ -282,7 +294,17 @@ def _block_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]
     acts = block_axes(term, box)
     if len(drawn) != 1 or not acts:
         kind = "block"
-    return {"glyph": kind, "acts": acts, "title": box.title, "style": kind, "text": roman(box.title)}
+    text = roman(box.title) if kind == "block" else _learned_names(term, box)
+    return {"glyph": kind, "acts": acts, "title": box.title, "style": kind, "text": text}
+
+
+def _learned_names(term: Term, box: Block) -> Runs:
+    """The names of the weights that a norm holds."""
+    held = [wire for wire in box.inputs if wire in hidden_weights(term)]
+    runs: Runs = ()
+    for place, wire in enumerate(held):
+        runs += (roman(", ") if place else ()) + name_runs(wire, 40, 12, bold=True)
+    return runs
 
 
 _GLYPHS: dict[type[Box], Callable[[Term, Any, tuple[str, ...]], dict[str, Any]]] = {
@@ -346,8 +368,7 @@ _KNOWN: dict[Any, str] = {
     sympy.tanh(_A): "tanh",
 }
 _JOINS: dict[Any, str] = {
-    _A + _B: "+", _A * _B: "×", quotient(_A, _B): "÷", _A / _B: "÷", _A - _B: "−", _B - _A: "−",
-    sympy.Max(_A, _B): "max", sympy.Min(_A, _B): "min",
+    _A + _B: "+", _A * _B: "×", sympy.Max(_A, _B): "max", sympy.Min(_A, _B): "min",
 }  # fmt: skip
 
 
@@ -356,10 +377,10 @@ def unary_text(term: Term, box: Map, wire: str) -> Runs:
     own = arg(box.inputs.index(wire))
     if box.expr in _KNOWN:
         return roman(_KNOWN[box.expr])
-    for kind, sign in ((sympy.Mul, "× "), (sympy.Add, "+ ")):
+    for kind, sign in ((sympy.Mul, "×"), (sympy.Add, "+")):
         rest = [part for part in kind.make_args(box.expr) if part != own]
         if isinstance(box.expr, kind) and len(rest) == len(kind.make_args(box.expr)) - 1 and not _reads(rest, own):
-            return short(roman(sign) + _named(term, box, kind(*rest)), box)
+            return short(_signed(term, box, sign, kind(*rest)), box)
     return short(_named(term, box, box.expr), box)
 
 
@@ -367,16 +388,25 @@ def _reads(parts: list[Any], own: Any) -> bool:
     return any(own in part.free_symbols for part in parts)
 
 
-def _named(term: Term, box: Map, expr: Any) -> Runs:
-    """The formula, arguments under the names of their wires."""
+def _signed(term: Term, box: Map, sign: str, rest: Any) -> Runs:
+    """"× c", "/ c", "+ c" or "− c"."""
+    if sign == "+" and rest.could_extract_minus_sign():
+        return roman("− ") + _named(term, box, -rest, 2)
+    if sign == "×" and rest.is_Rational and rest.p == 1 and rest.q != 1:
+        return roman(f"/ {rest.q}")
+    return roman(f"{sign} ") + _named(term, box, rest, 2 if sign == "×" else 1)
+
+
+def _named(term: Term, box: Map, expr: Any, tight: int = 0) -> Runs:
+    """The formula, arguments under the names of their wires, positions written out."""
+    spots = {arg(place): closed(term, wire) for place, wire in enumerate(box.inputs) if term.wires[wire].virtual}
+    expr = expr.xreplace({symbol: at for symbol, at in spots.items() if at is not None})
     called = {f"a{place}": name_runs(short_name(wire), 50, 14) for place, wire in enumerate(box.inputs)}
-    return formula(expr, tuple(term.axes), lambda name: called.get(name) or name_runs(name))
+    return formula(expr, tuple(term.axes), lambda name: called.get(name) or name_runs(name), tight)
 
 
 def short(runs: Runs, box: Box, room: float = 96.0) -> Runs:
     """The runs where they are short enough for a glyph, else the box's own name."""
-    from diagkit.draw.scene import runs_width
-
     return runs if runs_width(runs, 14) <= room else name_runs(short_name(box.name), room, 14)
 
 

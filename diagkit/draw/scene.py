@@ -119,7 +119,7 @@ class Words:
     def box(self) -> BoxOf:
         """The rectangle that the words take."""
         top = max((r.rise * 1.0 + 0.74 * r.scale for r in self.runs), default=0.7)
-        bottom = min((r.rise - 0.22 * r.scale for r in self.runs), default=0.2)
+        bottom = min((r.rise - 0.21 * r.scale for r in self.runs), default=0.2)
         right = self.left + runs_width(self.runs, self.size, self.family)
         return self.left, self.y - top * self.size, right, self.y - bottom * self.size
 

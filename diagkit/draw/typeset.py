@@ -14,7 +14,7 @@ from diagkit.draw.scene import Run, Runs, runs_width
 from diagkit.term import finite, quotient, where
 
 THIN = "\u2009"
-SUB = (-0.22, 0.7)
+SUB = (-0.17, 0.7)
 SUP = (0.34, 0.7)
 _GREEK = dict(
     zip(
@@ -251,8 +251,9 @@ _CASES: dict[Any, tuple[Any, Callable[[_Formula, Any], Runs]]] = {
 }
 
 
-def formula(expr: Any, order: Sequence[str] = (), names_of: Callable[[str], Runs] = name_runs) -> Runs:
-    """A sympy expression (or a text, taken as it is) as runs; `order` says which names stand first.
+def formula(expr: Any, order: Sequence[str] = (), names_of: Callable[[str], Runs] = name_runs, tight: int = 0) -> Runs:
+    """A sympy expression (or a text, taken as it is) as runs; `order` says which names stand first;
+    in brackets where it binds less than `tight` (1 sum, 2 product, 3 power).
 
     >>> from diagkit.term import size
     >>> "".join(run.text for run in formula(2 * size("q") / size("g_q")))
@@ -260,7 +261,7 @@ def formula(expr: Any, order: Sequence[str] = (), names_of: Callable[[str], Runs
     """
     if isinstance(expr, str):
         return roman(clean(expr))
-    return joined(_Formula(order, names_of).set(sympy.sympify(expr)))
+    return joined(_Formula(order, names_of).set(sympy.sympify(expr), tight))
 
 
 def joined(runs: Runs) -> Runs:

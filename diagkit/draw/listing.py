@@ -1,0 +1,62 @@
+"""The picture as plain text: one row per column, for terminals and screen readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diagkit.draw.fonts import clean
+from diagkit.draw.table import Table
+from diagkit.draw.wording import axes_words
+from diagkit.term import LEVEL_NAMES, Term
+
+HEAD = ("box", "kind", "reads", "makes", "level")
+
+
+def listing(term: Term, table: Table | None = None) -> str:
+    """The diagram as text: inputs, one row per box with what it reads and makes and where that lives,
+    labels, results; with a table its cells too.
+
+    >>> from diagkit.term import Array, Axis, Reduce
+    >>> q = Axis("q")
+    >>> print(listing(Term((Array("X", (q,)),), (Reduce("m", (), ("X",), "max", ("q",)),), ("m",), "top")))
+    top
+    inputs   X(q)
+    box  kind    reads  makes  level
+    m    reduce  X      ()     global
+    results  m
+    """
+    heads = HEAD + tuple(row.name for row in table.rows if _any(term, row.cells)) if table else HEAD
+    rows = [heads] + [_row(term, box, table, heads) for box in term.boxes]
+    lines = [clean(term.name), "inputs   " + (", ".join(clean(_input(term, a)) for a in term.inputs) or "none")]
+    lines += _aligned(rows) if term.boxes else []
+    lines += [f"{label.kind:<8} {clean(label.axis)} in tiles of {label.tile}" for label in term.labels]
+    lines += [f"carried  {_carried(form)}" for form in term.forms]
+    lines += [f"total    {row.name}: {row.total}" for row in (table.rows if table else ()) if row.total is not None]
+    return "\n".join([*lines, "results  " + clean(", ".join(term.outputs))])
+
+
+def _any(term: Term, cells: Any) -> bool:
+    return any(box.name in cells for box in term.boxes)
+
+
+def _input(term: Term, array: Any) -> str:
+    dtype = "" if array.dtype == "fp32" else f" {array.dtype}"
+    return f"{array.name}{axes_words(term.wires[array.name])}{dtype}{' weight' if array.weight else ''}"
+
+
+def _carried(form: Any) -> str:
+    return ", ".join(f"{state.name} from {state.start}" for state in form.state) + f" over {form.axis} ({form.method})"
+
+
+def _row(term: Term, box: Any, table: Table | None, heads: Sequence[str]) -> tuple[str, ...]:
+    wire = term.wires[box.name]
+    level = "made where read" if wire.virtual else LEVEL_NAMES[term.level(box.name)]
+    kind = getattr(box, "title", box.kind)
+    cells = [str(row.cells.get(box.name, "")) for row in (table.rows if table else ()) if row.name in heads]
+    return tuple(clean(text) for text in (box.name, kind, ", ".join(box.inputs), axes_words(wire), level, *cells))
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    return ["  ".join(text.ljust(wide) for text, wide in zip(row, widths, strict=True)).rstrip() for row in rows]
