@@ -34,7 +34,7 @@ from diagkit.term.errors import (
 )
 from diagkit.term.labels import LEVEL_NAMES, Label, State, Step, StreamForm, tile_size
 from diagkit.term.symbols import Expr, apply, arg, coordinate, exact, finite, plain, quotient, size, text, value, where
-from diagkit.term.value import Region, Term, Wire, flatten
+from diagkit.term.term import Region, Term, Wire, flatten
 
 __all__ = [
     "FORMATS", "KINDS", "LEVEL_NAMES", "PRIMITIVES", "Array", "Axes", "Axis", "AxisError", "Block", "Box", "Cast",

@@ -26,7 +26,7 @@ from diagkit.term.boxes import (
 from diagkit.term.errors import AxisError, TermError
 
 if TYPE_CHECKING:
-    from diagkit.term.value import Term
+    from diagkit.term.term import Term
 
 REDUCTIONS = ("sum", "max", "min")
 _WIDTH = {"int4": 0, "int8": 1, "int32": 2, "int64": 3, "fp8e4m3": 4, "fp8e5m2": 4, "fp16": 5, "bf16": 5}
