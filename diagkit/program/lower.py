@@ -13,7 +13,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.program.bounds import Bounds, stream_bounds
+from diagkit.program.bounds import every, stream_bounds
 from diagkit.program.live import place_loop, place_whole
 from diagkit.program.nest import For, Kernel, Load, ParFor, Span, Statement, Store
 from diagkit.term import (
@@ -138,12 +138,9 @@ class _Lowering:
             form, fixed_loads, self._loads(chunks), self._stores(carried), stores, self.wires, self.columns
         )
         span = self.spans[axis]
-        found = Bounds(sympy.Integer(0), span.size) if carried else self._bounds(form)
+        found = every(span.size) if carried else stream_bounds(form, self.wires, self.spans, self.number)
         loop = For(axis, span.size, span.tile, found.lo, found.hi, step, found.full_lo, found.full_hi, found.masks)
         return (*before, loop, *after)
-
-    def _bounds(self, form: StreamForm) -> Bounds:
-        return stream_bounds(form, self.wires, self.spans, self.number)
 
 
 def _column(wire: str, inside: dict[str, str], region: Region) -> str:
