@@ -1,0 +1,136 @@
+"""Formulas to numbers and to their leading form: exact whole numbers of any length, and no ceilings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import sympy
+from sympy.printing.str import StrPrinter
+
+from diagkit.cost.visits import count_visited, visited
+from diagkit.term import InputError
+
+Number = int | float
+
+
+def ratio(above: Any, below: Any) -> Any:
+    """A quotient that stays exact while both are whole numbers or fractions."""
+    exactly = isinstance(above, int | Fraction) and isinstance(below, int | Fraction)
+    return Fraction(above) / below if exactly else above / below
+
+
+class _Python(StrPrinter):  # type: ignore[misc]
+    """A size formula as Python source: whole numbers stay whole, of any length."""
+
+    def __init__(self, places: Mapping[Any, str]) -> None:
+        super().__init__()
+        self.places = places
+
+    def _print_Symbol(self, symbol: Any) -> str:
+        return self.places[symbol]
+
+    def _print_Rational(self, number: Any) -> str:
+        return f"Fraction({number.p}, {number.q})"
+
+    def _print_Half(self, number: Any) -> str:
+        return self._print_Rational(number)
+
+    def _print_Integer(self, number: Any) -> str:
+        return f"({number.p})" if number.p < 0 else str(number.p)
+
+    def _print_Add(self, total: Any, order: Any = None) -> str:
+        return "(" + " + ".join(map(self._print, total.args)) + ")"
+
+    def _print_Mul(self, product: Any) -> str:
+        above, below = sympy.fraction(product)
+        if below == 1:
+            return "(" + "*".join(map(self._print, product.args)) + ")"
+        return f"ratio({self._print(above)}, {self._print(below)})"
+
+    def _print_Pow(self, power: Any, rational: bool = False) -> str:
+        base, exponent = power.args
+        if exponent.is_Integer and exponent < 0:
+            return f"ratio(1, {self._print(base)}**{-exponent.p})"
+        shown = str(exponent.p) if exponent.is_Integer else f"float({self._print(exponent)})"
+        return f"{self._print(base)}**{shown}"
+
+    def _print_ceiling(self, node: Any) -> str:
+        above, below = sympy.fraction(sympy.together(node.args[0]))
+        return f"(-(-{self._print(above)}//{self._print(below)}))"
+
+    def _print_floor(self, node: Any) -> str:
+        above, below = sympy.fraction(sympy.together(node.args[0]))
+        return f"({self._print(above)}//{self._print(below)})"
+
+    def _print_Max(self, node: Any) -> str:
+        return f"max({', '.join(map(self._print, node.args))})"
+
+    def _print_Min(self, node: Any) -> str:
+        return f"min({', '.join(map(self._print, node.args))})"
+
+    def _print_Tuple(self, values: Any) -> str:
+        return "(" + "".join(f"{self._print(one)}, " for one in values) + ")"
+
+    def _print_visited(self, node: Any) -> str:
+        return f"count_visited({', '.join(map(self._print, node.args))})"
+
+
+_NAMES = {"ratio": ratio, "Fraction": Fraction, "count_visited": count_visited, "max": max, "min": min, "float": float}
+
+
+@lru_cache(maxsize=8192)
+def compiled(expr: Any) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+    """The symbols of a formula, sorted by name, and a Python function of their values in that order."""
+    symbols = tuple(sorted(expr.free_symbols, key=lambda symbol: symbol.name))
+    places = {symbol: f"v{number}" for number, symbol in enumerate(symbols)}
+    source = _Python(places).doprint(expr)
+    # The text is ours: symbols became v0, v1, ..., everything else is a number or an operator.
+    function = eval(f"lambda {', '.join(places.values())}: {source}", dict(_NAMES))  # noqa: S307
+    return symbols, function
+
+
+def evaluate(expr: Any, sizes: Mapping[str, Any]) -> Number:
+    """The number that a formula has at `sizes` (elements, by the name of the axis or tile).
+
+    Whole numbers are exact at any length; others are floats. A missing size is an InputError.
+
+    >>> from diagkit.term import size
+    >>> evaluate(size("n") ** 3, {"n": 10**7})
+    1000000000000000000000
+    """
+    symbols, function = compiled(sympy.sympify(expr))
+    missing = [symbol.name for symbol in symbols if symbol.name not in sizes]
+    if missing:
+        remedy = f"give also: {', '.join(missing)}"
+        raise InputError(f"the size of {missing[0]!r} is not given", axis=missing[0], remedy=remedy)
+    return tidy(function(*(whole(sizes[symbol.name]) for symbol in symbols)))
+
+
+def whole(value: Any) -> Any:
+    """A size as Python holds it: whole numbers exactly."""
+    return int(value) if isinstance(value, int | sympy.Integer) or value == int(value) else float(value)
+
+
+def tidy(value: Any) -> Number:
+    """A plain int where the value is whole, else a float."""
+    if isinstance(value, Fraction):
+        return value.numerator if value.denominator == 1 else float(value)
+    return int(value) if isinstance(value, int) else float(value)
+
+
+@lru_cache(maxsize=8192)
+def relax(expr: Any) -> Any:
+    """A formula without ceilings, its sums over tiles closed: what it is when every tile fits.
+
+    >>> from diagkit.term import size
+    >>> relax(size("x") * sympy.ceiling(size("q") / size("g_q")))
+    q*x/g_q
+    """
+    rounded = (sympy.ceiling, sympy.floor)
+    if not expr.has(*rounded, visited):
+        return expr
+    opened = expr.replace(lambda part: isinstance(part, rounded), lambda part: part.args[0])
+    return opened.replace(lambda part: isinstance(part, visited), lambda part: part.closed())

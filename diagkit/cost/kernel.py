@@ -1,0 +1,133 @@
+"""One kernel as the costs see it: what it loads, runs and stores, and how its axes are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import sympy
+
+from diagkit.term import Axes, Axis, Box, Region, StreamForm, Term, Wire, wire_format
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A region of a diagram with the labels that cut it.
+
+    * `grouped`: tile by axis (elements) for the grouped axes that its wires carry;
+    * `chunk`: the stream tile, where `form` says how it streams;
+    * `fixed`, `step`, `tail`: its primitives before, in and after the loop (all of them `fixed` without one).
+    """
+
+    term: Term
+    region: Region
+    number: int
+    grouped: Mapping[str, Any]
+    form: StreamForm | None
+    chunk: Any
+
+    @property
+    def streamed(self) -> str | None:
+        """The name of the streamed axis, or None."""
+        return self.form.axis if self.form else None
+
+    @property
+    def fixed(self) -> tuple[Box, ...]:
+        """The primitives done once per group, before any loop."""
+        return self.form.fixed if self.form else self.term.primitives(self.region)
+
+    @property
+    def step(self) -> tuple[Box, ...]:
+        """The primitives done once per chunk."""
+        return self.form.step if self.form else ()
+
+    @property
+    def tail(self) -> tuple[Box, ...]:
+        """The primitives done after the loop."""
+        return self.form.tail if self.form else ()
+
+    @cached_property
+    def wires(self) -> Mapping[str, Wire]:
+        """Every wire that the kernel reads or makes, those of its stream too."""
+        return _streamed_wires(self.term, self.form) if self.form else self.term.wires
+
+    def carries(self, wire: str, axis: str | None) -> bool:
+        """Whether the wire has that axis."""
+        return any(one.name == axis for one in self.wires[wire].axes)
+
+    def held(self, wire: str) -> Any:
+        """The elements of `wire` that one full tile of the kernel holds."""
+        return self.tile_elements(self.wires[wire].axes)
+
+    def tile_elements(self, axes: Axes) -> Any:
+        """The elements of one full tile over `axes`: tiles of grouped and streamed axes, whole others."""
+        return product(tuple(self.extent(axis) for axis in axes))
+
+    def extent(self, axis: Axis) -> Any:
+        """How much of an axis one full tile has."""
+        return self.chunk if axis.name == self.streamed else self.grouped.get(axis.name, axis.size)
+
+    def repeats(self, axes: Iterable[str], also: Iterable[str] = ()) -> Any:
+        """How often something over `axes` is done again: once per tile of every grouped axis it lacks.
+
+        `also` are grouped axes that are accounted for elsewhere.
+        """
+        done = {*axes, *also}
+        lacked = ((axis, tile) for axis, tile in self.grouped.items() if axis not in done)
+        return product(tuple(tiles(self.term.axis(axis).size, tile) for axis, tile in lacked))
+
+
+def kernels(term: Term) -> tuple[Kernel, ...]:
+    """The kernels of a diagram, in the order of its regions."""
+    return tuple(_kernel(term, region, number) for number, region in enumerate(term.regions))
+
+
+def _kernel(term: Term, region: Region, number: int) -> Kernel:
+    form = term.form(region)
+    label = term.label("stream", form.axis) if form else None
+    return Kernel(term, region, number, _grouped(term, region), form, label.tile if label else None)
+
+
+def _grouped(term: Term, region: Region) -> dict[str, Any]:
+    """The group labels on axes that the region's wires carry; wires of positions do not count."""
+    labels = {label.axis: label.tile for label in term.labels if label.kind == "group" and label.level == 1}
+    if not labels:
+        return {}
+    wires = [*region.loads, *(box.name for box in term.primitives(region))]
+    carried = {axis.name for wire in wires if not term.wires[wire].virtual for axis in term.wires[wire].axes}
+    return {axis: tile for axis, tile in labels.items() if axis in carried}
+
+
+def _streamed_wires(term: Term, form: StreamForm) -> dict[str, Wire]:
+    wires = dict(term.wires)
+    wires |= {state.name: Wire(state.name, state.axes, state.dtype) for state in form.state}
+    for box in (*form.fixed, *form.step, *form.tail):
+        sources = [wires[wire] for wire in box.inputs]
+        virtual = all(wire.virtual for wire in sources)
+        wires[box.name] = Wire(box.name, box.axes, wire_format(box, [wire.dtype for wire in sources]), virtual)
+    return wires
+
+
+@lru_cache(maxsize=4096)
+def product(factors: tuple[Any, ...]) -> Any:
+    """The product of sizes, remembered: the same shapes come again and again."""
+    return sympy.Mul(*factors)
+
+
+@lru_cache(maxsize=4096)
+def tiles(whole: Any, tile: Any) -> Any:
+    """The number of tiles that cover an axis: the ceiling of size / tile.
+
+    >>> from diagkit.term import size
+    >>> tiles(size("q"), size("g_q")), tiles(sympy.Integer(1000), sympy.Integer(128))
+    (ceiling(q/g_q), 8)
+    """
+    return sympy.ceiling(whole / tile)
+
+
+@lru_cache(maxsize=4096)
+def whole_elements(axes: Axes) -> Any:
+    """The elements of a whole array over `axes`."""
+    return product(tuple(axis.size for axis in axes))

@@ -1,0 +1,199 @@
+"""Sums over tiles, as one symbol each: how much of a streamed axis the groups visit under a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import sympy
+
+from diagkit.cost.upper import at_least
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One inequality that a visible pair of positions satisfies, in whole numbers:
+
+    ``sign * j <= sum(slope * i) + shift`` over the other coordinates i of the mask; `sign` is a positive
+    integer for an upper bound of the streamed position j, negative for a lower one, 0 where j is free.
+    """
+
+    sign: int
+    slopes: tuple[int, ...]
+    shift: Any
+
+    def sympy(self) -> Any:
+        """The same as a sympy tuple, so that it can stand in a formula."""
+        return sympy.Tuple(self.sign, sympy.Tuple(*self.slopes), self.shift)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How an axis is cut: its size, its tile, and whether positions (True) or tiles (False) are counted."""
+
+    size: Any
+    tile: Any
+    positions: bool
+
+    def sympy(self) -> Any:
+        """The same as a sympy tuple."""
+        return sympy.Tuple(self.size, self.tile, int(self.positions))
+
+
+class visited(sympy.Expr):  # type: ignore[misc]  # noqa: N801 - a function in formulas, like ceiling
+    """What is visited of a streamed axis, summed over the tiles of the axes that the mask compares it with.
+
+    Arguments: the streamed axis' cut, the cuts of the other axes, the bounds. Each tile visits the chunks
+    that hold a position between its bounds; a chunk counts as 1, or as the positions it has, and times the
+    positions of the tile along each other axis that counts positions.
+    """
+
+    is_integer = True
+    is_nonnegative = True
+    is_commutative = True
+
+    def __new__(cls, stream: Any, others: Any, bounds: Any) -> Any:
+        """A formula, and a number as soon as every size is one."""
+        made = sympy.Expr.__new__(cls, *map(sympy.sympify, (stream, others, bounds)))
+        return made if made.free_symbols else sympy.Integer(count_visited(*_plain(made)))
+
+    def closed(self) -> Any:
+        """The closed form that tiles of matching sizes give, where there is one; else the sum itself."""
+        found = closed_visited(*_plain(self))
+        return self if found is None else found
+
+    def _latex(self, printer: Any) -> str:
+        (x, s, positions), others, _ = self.args
+        tiles = "".join(rf"\sum^{{{printer.doprint(size / tile)}}}" for size, tile, _ in others)
+        rows = "".join(rf"{printer.doprint(tile)}\," for _, tile, weighted in others if weighted)
+        what = r"\text{visited }" + printer.doprint(x if positions else x / s)
+        return rf"\left[{tiles} {rows}{what}\right]"
+
+    def _sympystr(self, printer: Any) -> str:
+        (x, s, positions), others, _ = self.args
+        rows = "".join(f"{printer.doprint(tile)}*" for _, tile, weighted in others if weighted)
+        tiles = "".join(f", {printer.doprint(size / tile)} tiles" for size, tile, _ in others)
+        return f"Sum({rows}visited {printer.doprint(x if positions else x / s)}{tiles})"
+
+
+Triple = tuple[Any, Any, Any]
+
+
+def make_visited(stream: Cut, others: Sequence[Cut], bounds: Sequence[Bound]) -> Any:
+    """`visited` from plain values."""
+    cuts = sympy.Tuple(*(cut.sympy() for cut in others))
+    return visited(stream.sympy(), cuts, sympy.Tuple(*(bound.sympy() for bound in bounds)))
+
+
+def _plain(node: Any) -> tuple[Triple, list[Triple], list[Triple]]:
+    stream, others, bounds = node.args
+    lines = [(int(sign), tuple(map(int, slopes)), shift) for sign, slopes, shift in bounds]
+    return tuple(stream), [tuple(cut) for cut in others], lines
+
+
+def count_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple]) -> int:
+    """The number that `visited` stands for, by going through the tiles; every size a whole number.
+
+    >>> causal = [(1, (1,), 0)]
+    >>> count_visited((1000, 128, 0), [(1000, 128, 0)], causal)
+    36
+    """
+    x, s, positions = map(int, stream)
+    grid = [[_tile(int(size), int(g), t, int(p)) for t in range(-(-int(size) // int(g)))] for size, g, p in others]
+    lines = [(sign, slopes, int(shift)) for sign, slopes, shift in bounds]
+    total = 0
+    for tiles in product(*grid):
+        lo, hi = _range(lines, [(first, last) for first, last, _ in tiles], x)
+        if lo < hi:
+            weight = 1
+            for _, _, rows in tiles:
+                weight *= rows
+            total += weight * _covered(lo, hi, x, s, positions)
+    return total
+
+
+def _tile(size: int, tile: int, number: int, positions: int) -> tuple[int, int, int]:
+    first, end = number * tile, min(size, (number + 1) * tile)
+    return first, end - 1, end - first if positions else 1
+
+
+def _covered(lo: int, hi: int, x: int, s: int, positions: int) -> int:
+    """What the chunks that meet lo <= j < hi hold: positions, or 1 each."""
+    first, end = lo // s, -(-hi // s)
+    return min(x, end * s) - first * s if positions else end - first
+
+
+def _range(bounds: Sequence[Triple], tile: Sequence[tuple[int, int]], x: int) -> tuple[int, int]:
+    """The positions lo <= j < hi that the loosest row of a tile may see."""
+    lo, hi = 0, x
+    for sign, slopes, shift in bounds:
+        most = shift + sum(max(k * first, k * last) for k, (first, last) in zip(slopes, tile, strict=True))
+        if sign > 0:
+            hi = min(hi, most // sign + 1)
+        elif sign < 0:
+            lo = max(lo, -(most // -sign))
+        elif most < 0:
+            return 0, 0
+    return lo, hi
+
+
+def closed_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple]) -> Any | None:
+    """`visited` without ceilings. Exact where chunks divide tiles, tiles divide axes, and the bounds
+    meet the ends of the axis at tile edges: between these the sum over tiles is a trapezoid rule.
+
+    For causal attention with q = x = n this is n**2/(2 g) + n/2 positions (theory, section 3). None where
+    there is no such form: two bounds on one side, a bound on rows alone, or one with two moving axes.
+    """
+    x, s, positions = stream
+    upper, lower = ([bound for bound in bounds if bound[0] * side > 0] for side in (1, -1))
+    moving = [sum(map(bool, slopes)) for _, slopes, _ in bounds]
+    if len(upper) > 1 or len(lower) > 1 or len(upper + lower) < len(bounds) or max(moving, default=0) > 1:
+        return None
+    end = _clamped_sum(x, others, upper[0], upper=True) if upper else x * _tiles(others)
+    begin = _clamped_sum(x, others, lower[0], upper=False) if lower else 0
+    rows = sympy.Mul(*(tile for _, tile, weighted in others if weighted))
+    return rows * (end - begin) / (1 if positions else s)
+
+
+def _tiles(others: Sequence[Triple]) -> Any:
+    return sympy.Mul(*(size / tile for size, tile, _ in others))
+
+
+def _clamped_sum(x: Any, others: Sequence[Triple], bound: Triple, *, upper: bool) -> Any:
+    """Sum over tiles of clamp(slope * edge + base, 0, x); the edge is the loosest row's side of the tile."""
+    sign, slopes, shift = bound
+    base = sympy.Rational(1, sign) * shift + (1 if upper else 0)
+    place = next((n for n, k in enumerate(slopes) if k), None)
+    if place is None:
+        return _tiles(others) * (_above(base) - _above(base - x))
+    slope = sympy.Rational(slopes[place], sign)
+    at_end = (slope > 0) == upper
+    rest = _tiles([other for n, other in enumerate(others) if n != place])
+    return rest * _trapezoid(x, others[place], slope, base - (slope if at_end else 0), at_end=at_end)
+
+
+def _above(value: Any) -> Any:
+    """The value where it is positive, else 0; decided where sizes of 1 and up decide it."""
+    value = sympy.expand(value)
+    if at_least(value, sympy.S.Zero):
+        return value
+    return sympy.S.Zero if at_least(sympy.S.Zero, value) else sympy.Max(0, value)
+
+
+def _trapezoid(x: Any, other: Triple, slope: Any, base: Any, *, at_end: bool) -> Any:
+    """The sum over tiles of a line that is cut off at 0 and x, at one side of each tile: its area over
+    the tile's length, and half of how much it rises."""
+    q, g, _ = other
+
+    def clamp(p: Any) -> Any:
+        return _above(slope * p + base) - _above(slope * p + base - x)
+
+    def area(p: Any) -> Any:
+        return (_above(slope * p + base) ** 2 - _above(slope * p + base - x) ** 2) / (2 * slope)
+
+    if g == q:
+        return clamp(q if at_end else sympy.Integer(0))
+    rise = (clamp(q) - clamp(sympy.Integer(0))) / 2
+    return (area(q) - area(sympy.Integer(0))) / g + (rise if at_end else -rise)
