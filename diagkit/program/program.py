@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from diagkit.program.execute import run_kernels, walk_kernels
 from diagkit.program.lower import accepted, check_sizes, kernels
 from diagkit.program.meter import Count
 from diagkit.program.nest import Kernel
+from diagkit.program.pseudocode import pseudocode
 from diagkit.term import InputError, Term
 
 
@@ -32,6 +34,16 @@ class Program:
     def missing(self) -> tuple[str, ...]:
         """Names of the axes and tiles that still have no number."""
         return tuple(name for name in accepted(self.term) if name not in dict(self.sizes))
+
+    def pseudocode(self) -> str:
+        """The loop nests as text: each line with the tile it makes, the box it comes from and its unit."""
+        return pseudocode(self.term.name, self.kernels)
+
+    def __str__(self) -> str:
+        return self.pseudocode()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.pseudocode())}</pre>"
 
     def run(self, **arrays: Any) -> Any:
         """The outputs, computed tile by tile: numpy or torch arrays in by name, the same kind out.

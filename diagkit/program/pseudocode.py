@@ -1,0 +1,268 @@
+"""Pseudocode: the loop nest as text, every line with the box that it comes from and the unit that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+from sympy.printing.precedence import precedence
+from sympy.printing.str import StrPrinter
+
+from diagkit.ops.scalars import BY_SYMBOL
+from diagkit.program.nest import (
+    Compute,
+    For,
+    Free,
+    Init,
+    Kernel,
+    Load,
+    ParFor,
+    Statement,
+    Store,
+    Update,
+    first,
+    last,
+)
+from diagkit.term import LEVEL_NAMES, Axes, Box, Cast, Contract, Index, Map, Reduce, View, arg, names, value
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line: how deep it stands, what it does, the tile it makes, and where it comes from."""
+
+    depth: int
+    text: str
+    tile: str = ""
+    origin: str = ""
+
+
+def pseudocode(name: str, kernels: Iterable[Kernel]) -> str:
+    """The text of all kernels; comments aligned, the same bytes for the same program."""
+    return "\n\n".join([_title(name), *(_aligned(list(kernel_lines(kernel))) for kernel in kernels)]) + "\n"
+
+
+def _title(name: str) -> str:
+    return f"# {name}: loads and stores are {LEVEL_NAMES[0]} <-> {LEVEL_NAMES[1]} memory"
+
+
+def kernel_lines(kernel: Kernel) -> Iterator[Line]:
+    """The lines of one kernel."""
+    yield Line(0, f"kernel {kernel.name}:", "", f"boxes {', '.join(kernel.boxes)}")
+    yield from _lines(kernel, kernel.body, 1)
+
+
+def _lines(kernel: Kernel, body: tuple[Statement, ...], depth: int) -> Iterator[Line]:
+    for statement in body:
+        yield from _CASES[type(statement)](kernel, statement, depth)
+
+
+def _aligned(lines: list[Line]) -> str:
+    """The lines with tiles and comments in columns of their own."""
+    texts = ["    " * line.depth + line.text for line in lines]
+    text_width = max(len(text) for text, line in zip(texts, lines, strict=True) if line.tile or line.depth == 0)
+    tile_width = max(len(line.tile) for line in lines)
+    return "\n".join(
+        f"{text:{text_width}}  {line.tile:{tile_width}}  {'# ' + line.origin if line.origin else ''}".rstrip()
+        for text, line in zip(texts, lines, strict=True)
+    )
+
+
+def _tile(kernel: Kernel, axes: Axes) -> str:
+    return f"({' × '.join(str(extent) for extent in kernel.tile(axes))})" if axes else "(1)"
+
+
+def _wire_tile(kernel: Kernel, wire: str) -> str:
+    return _tile(kernel, kernel.wire[wire].axes)
+
+
+def _place(kernel: Kernel, wire: str) -> str:
+    """How a tile lies in its array: the axes, those that are cut by their tile number."""
+    axes = names(kernel.wire[wire].axes)
+    return ", ".join(f"{axis}{'' if kernel.span[axis].role == 'whole' else '_tile'}" for axis in axes)
+
+
+def _load(kernel: Kernel, load: Load, depth: int) -> Iterator[Line]:
+    text = f"{load.wire} <- load {load.wire}[{_place(kernel, load.wire)}]"
+    yield Line(depth, text, _wire_tile(kernel, load.wire), f"{load.wire} · {load.traffic}")
+
+
+def _store(kernel: Kernel, store: Store, depth: int) -> Iterator[Line]:
+    text = f"store {store.wire} -> {store.wire}[{_place(kernel, store.wire)}]"
+    yield Line(depth, text, _wire_tile(kernel, store.wire), f"{store.wire} · {store.traffic}")
+
+
+def _init(kernel: Kernel, init: Init, depth: int) -> Iterator[Line]:
+    yield Line(depth, f"{init.wire} = {init.start}", _wire_tile(kernel, init.wire), f"{init.column} · state")
+
+
+def _compute(kernel: Kernel, compute: Compute, depth: int) -> Iterator[Line]:
+    box = compute.box
+    text = f"{box.name} = {_FORMULAS[type(box)](kernel, box)}"
+    place = f", in place of {compute.into}" if compute.into else "" if compute.buffer else _register(kernel, box)
+    yield Line(depth, text, _wire_tile(kernel, box.name), f"{compute.column} · {unit(kernel, box)}{place}")
+
+
+def _register(kernel: Kernel, box: Box) -> str:
+    return ", positions" if kernel.wire[box.name].virtual else ", register"
+
+
+def _update(_: Kernel, update: Update, depth: int) -> Iterator[Line]:
+    yield Line(depth, f"{update.wire} := {update.new}", "", f"{update.column} · state")
+
+
+def _free(_: Kernel, free: Free, depth: int) -> Iterator[Line]:
+    yield Line(depth, f"free {', '.join(free.wires)}")
+
+
+def _parfor(kernel: Kernel, loop: ParFor, depth: int) -> Iterator[Line]:
+    text = f"par {loop.axis}_tile in {loop.axis} by {loop.tile}:"
+    yield Line(depth, text, "", f"{_tiles(loop.size, loop.tile)} independent tiles of {loop.axis}")
+    yield from _lines(kernel, loop.body, depth + 1)
+
+
+def _for(kernel: Kernel, loop: For, depth: int) -> Iterator[Line]:
+    text = f"for {loop.axis}_tile in {_visited(loop)} by {loop.tile}:"
+    yield Line(depth, text, "", f"{_tiles(loop.size, loop.tile)} chunks of {loop.axis}, in order")
+    yield from _lines(kernel, loop.body, depth + 1)
+
+
+def _visited(loop: For) -> str:
+    """The axis, or the positions of it between the bounds that masks set: tiles that meet them."""
+    bounded = (loop.lo, loop.hi) != (0, loop.size)
+    return f"{loop.axis}[{_bound(loop.lo)} : {_bound(loop.hi)}]" if bounded else loop.axis
+
+
+def _bound(position: Any) -> str:
+    """A loop bound: the group's first and last positions written as of its tile."""
+    axes = {str(symbol.name).rpartition(".")[0] for symbol in position.free_symbols}
+    readable = {first(axis): value(f"first({axis}_tile)") for axis in axes}
+    readable |= {last(axis): value(f"last({axis}_tile)") for axis in axes}
+    return formula(position.xreplace(readable))
+
+
+def _tiles(size: Any, tile: Any) -> str:
+    return str(sympy.ceiling(sympy.sympify(size) / tile)).replace("ceiling", "ceil")
+
+
+_CASES: dict[type[Statement], Callable[[Kernel, Any, int], Iterator[Line]]] = {
+    Load: _load,
+    Store: _store,
+    Init: _init,
+    Compute: _compute,
+    Update: _update,
+    Free: _free,
+    ParFor: _parfor,
+    For: _for,
+}
+
+
+class _Formula(StrPrinter):  # type: ignore[misc]
+    """sympy text for reading: guards are left out, functions by their everyday names."""
+
+    def _print_finite(self, expr: Any) -> str:
+        return str(self._print(expr.args[0]))
+
+    def _print_quotient(self, expr: Any) -> str:
+        return " / ".join(self.parenthesize(part, 50) for part in expr.args)
+
+    def _print_Add(self, expr: Any, order: Any = None) -> str:
+        parts = sorted(expr.args, key=lambda part: (part.is_number, part.could_extract_minus_sign()))
+        signs = [(" - ", -part) if part.could_extract_minus_sign() else (" + ", part) for part in parts]
+        text = "".join(sign + self.parenthesize(part, precedence(expr)) for sign, part in signs)
+        return text.removeprefix(" + ") if text.startswith(" + ") else "-" + text.removeprefix(" - ")
+
+    def _print_Max(self, expr: Any) -> str:
+        return f"max({self._listed(expr)})"
+
+    def _print_Min(self, expr: Any) -> str:
+        return f"min({self._listed(expr)})"
+
+    def _print_And(self, expr: Any) -> str:
+        return " and ".join(sorted(self._print(part) for part in expr.args))
+
+    def _print_NegativeInfinity(self, _: Any) -> str:
+        return "-inf"
+
+    def _print_Infinity(self, _: Any) -> str:
+        return "inf"
+
+    def _listed(self, expr: Any) -> str:
+        return ", ".join(sorted((self._print(part) for part in expr.args), key=lambda part: (len(part), part)))
+
+
+_PRINTER = _Formula({"order": "none"})
+
+
+def formula(expr: Any) -> str:
+    """A scalar formula as it is read.
+
+    >>> from diagkit.term import finite
+    >>> formula(sympy.exp(value("S") - finite(value("m"))))
+    'exp(S - m)'
+    """
+    return str(_PRINTER.doprint(expr))
+
+
+def _map(_: Kernel, box: Any) -> str:
+    return formula(box.expr.xreplace({arg(place): value(wire) for place, wire in enumerate(box.inputs)}))
+
+
+def _contract(kernel: Kernel, box: Box) -> str:
+    kept = names(box.axes)
+    joined = dict.fromkeys(axis for wire in box.inputs for axis in names(kernel.wire[wire].axes))
+    over = ", ".join(axis for axis in joined if axis not in kept)
+    return f"{'sum over ' + over + ' of ' if over else ''}{' · '.join(box.inputs)}"
+
+
+def _reduce(_: Kernel, box: Any) -> str:
+    return f"{box.op} over {', '.join(box.over)} of {box.inputs[0]}"
+
+
+def _index(_: Kernel, box: Box) -> str:
+    return f"positions along {box.axes[0].name}"
+
+
+def _cast(_: Kernel, box: Any) -> str:
+    return f"{box.inputs[0]} as {box.dtype}"
+
+
+def _view(_: Kernel, box: Any) -> str:
+    return f"{box.inputs[0]}[{', '.join(formula(at) for at in box.coordinates)}]"
+
+
+_FORMULAS: dict[type[Box], Callable[[Kernel, Any], str]] = {
+    Map: _map,
+    Reduce: _reduce,
+    Contract: _contract,
+    Index: _index,
+    Cast: _cast,
+    View: _view,
+}
+
+
+def unit(kernel: Kernel, box: Box) -> str:
+    """Who runs a box: "tensor" for a sum of products, "special" for exp and its like, "move" for what only
+    moves or rounds, else "fma"."""
+    return _UNITS[type(box)](kernel, box)
+
+
+def _map_unit(_: Kernel, box: Any) -> str:
+    rows = (BY_SYMBOL.get(part.func) for part in sympy.preorder_traversal(box.expr))
+    return "special" if any(row is not None and row.unit == "special" for row in rows) else "fma"
+
+
+def _contract_unit(kernel: Kernel, box: Box) -> str:
+    joined = {axis for wire in box.inputs for axis in kernel.wire[wire].axes}
+    return "tensor" if len(box.inputs) > 1 and joined - set(box.axes) else "fma"
+
+
+_UNITS: dict[type[Box], Callable[[Kernel, Any], str]] = {
+    Map: _map_unit,
+    Contract: _contract_unit,
+    Reduce: lambda _kernel, _box: "fma",
+    Index: lambda _kernel, _box: "move",
+    Cast: lambda _kernel, _box: "move",
+    View: lambda _kernel, _box: "move",
+}
