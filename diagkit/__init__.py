@@ -3,10 +3,11 @@
 from diagkit.book import curves, landscape, record, refusal, roofline, timed
 from diagkit.diagram import Diagram
 from diagkit.machine import activations
-from diagkit.ops import *  # noqa: F403  (the public vocabulary is ops' own __all__)
+from diagkit.ops import *
 from diagkit.ops import __all__ as _operations
-from diagkit.term import *  # noqa: F403  (what a repr is made of, so that it evaluates back in `vars(diagkit)`)
+from diagkit.term import *
 from diagkit.term import __all__ as _ground
 
 __version__ = "0.1.0"
-__all__ = ["Diagram", "activations", "curves", "landscape", "record", "refusal", "roofline", "timed", *_operations, *_ground]
+_TOP = ("Diagram", "activations", "curves", "landscape", "record", "refusal", "roofline", "timed")
+__all__ = [*_TOP, *_operations, *_ground]

@@ -9,19 +9,18 @@ import itertools
 import math
 from typing import Any
 
-
 from diagkit.term import Term
 
 INF = math.inf
 
 
 def run(term: Term, arrays: dict[str, Any], sizes: dict[str, int]) -> dict[str, dict[tuple[int, ...], Any]]:
-    """Every output as a dict from position to number; `arrays` are nested lists or numpy arrays."""
+    """Every output as a dict from position to number; `arrays` are numpy arrays."""
     wires: dict[str, tuple[list[str], dict[tuple[int, ...], Any]]] = {}
     for array in term.inputs:
         axes = [axis.name for axis in array.axes]
         points = {at: arrays[array.name][at] for at in positions(axes, sizes)}
-        wires[array.name] = axes, {at: v if isinstance(v, bool) else getattr(v, "item", lambda v=v: v)() for at, v in points.items()}
+        wires[array.name] = axes, {at: value.item() for at, value in points.items()}
     for box in term.flat:
         axes = [axis.name for axis in box.axes]
         wires[box.name] = axes, globals()[f"do_{box.kind}"](box, axes, [wires[w] for w in box.inputs], sizes)
@@ -62,8 +61,16 @@ def do_reduce(box: Any, axes: list[str], wires: list[Any], sizes: dict[str, int]
     out = {}
     for at in positions(axes, sizes):
         every = [pick(wires[0], dict(zip(axes + gone, at + k, strict=True))) for k in positions(gone, sizes)]
-        out[at] = sum(every) if box.op == "sum" else max(every, default=-INF) if box.op == "max" else min(every, default=INF)
+        out[at] = {"sum": sum, "max": largest, "min": smallest}[box.op](every)
     return out
+
+
+def largest(values: list[float]) -> float:
+    return max(values, default=-INF)
+
+
+def smallest(values: list[float]) -> float:
+    return min(values, default=INF)
 
 
 def do_index(box: Any, axes: list[str], wires: list[Any], sizes: dict[str, int]) -> Any:
@@ -73,7 +80,7 @@ def do_index(box: Any, axes: list[str], wires: list[Any], sizes: dict[str, int])
 def do_view(box: Any, axes: list[str], wires: list[Any], sizes: dict[str, int]) -> Any:
     from diagkit.term import coordinate
 
-    source, points = wires[0]
+    points = wires[0][1]
     out = {}
     for at in positions(axes, sizes):
         here = {coordinate(axis): place for axis, place in zip(axes, at, strict=True)}

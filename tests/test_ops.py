@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
+import oracle
 import pytest
 
 import diagkit as dk
-import oracle
 from diagkit.term import AxisError, DiagkitError, FormatError, InputError, TermError
 
 q, x, d, h, k = dk.axes("q x d h k")
@@ -55,7 +55,8 @@ BLOCKS = {
     "relu": dk.relu,
     "sigmoid": dk.sigmoid,
     "extrema": lambda X: dk.amax(X, over=x) - dk.amin(X, over=q),
-    "scalars": lambda X: dk.maximum(dk.sin(X), dk.cos(X)) + dk.sign(X) * dk.floor(X) - dk.absolute(X) / dk.sqrt(dk.exp(X)),
+    "scalars": lambda X: dk.maximum(dk.sin(X), dk.cos(X)) + dk.sign(X) * dk.floor(X),
+    "roots": lambda X: dk.absolute(X) / dk.sqrt(dk.exp(X)) - dk.minimum(X, 0.1) ** 3,
     "choice": lambda X: dk.select((dk.index(q) < dk.index(x)) | ~(dk.index(q) >= 2), X, dk.log(X * X + 1)),
     "shifted": lambda X: dk.view(X, {"x": dk.coordinate("x") - 1}, (q, x)),
     "attention": lambda X: dk.contract(dk.softmax(X, over=x), dk.array("V", x, d), over=x),
@@ -105,7 +106,8 @@ def test_a_row_that_sees_nothing_has_finite_gradients() -> None:
 
     mask = torch.tensor([[False] * 4, [True] * 4])
     diagram = attention(mask=dk.array("M", q, x, dtype="bool"))
-    given = {n: torch.ones(s, dtype=torch.float64, requires_grad=True) for n, s in {"Q": (2, 3), "K": (4, 3), "V": (4, 2)}.items()}
+    shapes = {"Q": (2, 3), "K": (4, 3), "V": (4, 2)}
+    given = {name: torch.ones(shape, dtype=torch.float64, requires_grad=True) for name, shape in shapes.items()}
     diagram(**given, M=mask).sum().backward()
     assert all(torch.isfinite(t.grad).all() for t in given.values())
 

@@ -80,7 +80,7 @@ def test_a_positive_size_takes_the_right_branch() -> None:
 
 
 def test_errors_name_axis_sizes_box_and_remedy() -> None:
-    with pytest.raises(AxisError, match="size 3 on 'B' and 1 on 'A'|size 1 on 'A' and 3 on 'B'") as caught:
+    with pytest.raises(AxisError, match=r"size 1 on 'A' and 3 on 'B'") as caught:
         Term(
             (Array("A", (Axis("i", 2), Axis("j", 1))), Array("B", (Axis("j", 3), Axis("k", 2)))),
             (Contract("C", (Axis("i", 2), Axis("k", 2)), ("A", "B")),),

@@ -54,9 +54,10 @@ from diagkit.ops.nodes import Node, block, combine, trace
 from diagkit.ops.scalars import BY_SYMBOL, SCALARS, Scalar
 
 __all__ = [
-    "BY_SYMBOL", "SCALARS", "Node", "Scalar", "absolute", "alibi_slopes", "amax", "amin", "array", "attention", "axes",
-    "axis", "bind_sizes", "block", "cast", "causal", "combine", "contract", "cos", "cross_entropy", "einsum", "equal",
-    "erf", "evaluate", "exp", "floor", "gelu", "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean",
-    "minimum", "reduce", "reference", "relu", "rename", "rms_norm", "select", "sigmoid", "sign", "silu", "sin", "softmax",
-    "spherical", "sqrt", "tanh", "total", "trace", "variance", "view", "weight", "window",
+    "BY_SYMBOL", "SCALARS", "Node", "Scalar", "absolute", "alibi_slopes", "amax", "amin", "array", "attention",
+    "axes", "axis", "bind_sizes", "block", "cast", "causal", "combine", "contract", "cos", "cross_entropy",
+    "einsum", "equal", "erf", "evaluate", "exp", "floor", "gelu", "index", "layer_norm", "log", "logsumexp",
+    "masked", "maximum", "mean", "minimum", "reduce", "reference", "relu", "rename", "rms_norm", "select",
+    "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "sqrt", "tanh", "total", "trace", "variance",
+    "view", "weight", "window",
 ]  # fmt: skip

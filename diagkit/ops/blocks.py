@@ -134,7 +134,11 @@ def window(q: Axis, x: Axis, width: Any, name: str | None = None) -> Node:
     """A causal window of `width` keys, the query's own position included: i - width < j <= i."""
     if isinstance(width, int) and width < 1:
         raise InputError(f"a window of {width} keys sees nothing", remedy="use a width of at least 1")
-    return combine(lambda i, j: sympy.And(sympy.Le(j, i), sympy.Lt(i - width, j)), index(q), index(x), hint="mask", name=name)
+
+    def seen(i: Any, j: Any) -> Any:
+        return sympy.And(sympy.Le(j, i), sympy.Lt(i - width, j))
+
+    return combine(seen, index(q), index(x), hint="mask", name=name)
 
 
 def alibi_slopes(heads: int) -> tuple[float, ...]:

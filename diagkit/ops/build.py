@@ -203,7 +203,8 @@ def rename(value: Node, name: str | None = None, **axes_to: Axis) -> Node:
     for old, new in axes_to.items():
         (was,) = _pick(_need_node(value).axes, old)
         if was.length is not None and new.length is not None and was.length != new.length:
-            raise AxisError(f"axis {old!r} has size {was.size} and cannot become {new.name!r} of size {new.size}", axis=old)
+            reason = f"axis {old!r} has size {was.size} and cannot become {new.name!r} of size {new.size}"
+            raise AxisError(reason, axis=old, remedy="an axis keeps its size under another name")
     made = tuple(axes_to.get(axis.name, axis) for axis in value.axes)
     return Node(View("", made, (), tuple(coordinate(a.name) for a in made)), (value,), "", name)
 

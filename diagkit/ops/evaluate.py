@@ -138,7 +138,8 @@ def bind_sizes(term: Term, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, i
 
     Raises InputError naming the axis, both sizes and both arrays; size 1 never stretches.
     """
-    bound: dict[str, tuple[int, str]] = {n: (a.length, "the diagram") for n, a in term.axes.items() if a.length is not None}
+    fixed = {name: axis.length for name, axis in term.axes.items() if axis.length is not None}
+    bound: dict[str, tuple[int, str]] = {name: (length, "the diagram") for name, length in fixed.items()}
     for array in term.inputs:
         shape = shapes[array.name]
         if len(shape) != len(array.axes):

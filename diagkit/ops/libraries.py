@@ -28,38 +28,47 @@ class Numpy:
 
     @staticmethod
     def owns(value: Any) -> bool:
+        """Whether the library made this array."""
         return not Torch.owns(value)
 
     @staticmethod
     def array(value: Any) -> Any:
+        """The value as an array of this library."""
         return np.asarray(value)
 
     @staticmethod
     def kind(value: Any) -> str:
+        """"float", "int", "bool", or what else it is."""
         return {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(value.dtype.kind, _odd_kind(value))
 
     @staticmethod
     def promote(dtypes: Sequence[Any]) -> Any:
+        """The float type that holds them all."""
         return np.result_type(*dtypes)
 
     @staticmethod
     def astype(value: Any, dtype: Any) -> Any:
+        """The array in another type."""
         return value.astype(dtype, copy=False)
 
     @staticmethod
     def permute(value: Any, order: Sequence[int]) -> Any:
+        """The axes in another order."""
         return np.transpose(value, order)
 
     @staticmethod
     def arange(length: int, like: Any) -> Any:
+        """0, 1, ... as integers."""
         return np.arange(length)
 
     @staticmethod
     def full(shape: Sequence[int], number: float, dtype: Any, like: Any) -> Any:
+        """One number everywhere."""
         return np.full(shape, number, dtype)
 
     @staticmethod
     def reduce(op: str, value: Any, places: tuple[int, ...]) -> Any:
+        """The sum, max or min over some axes; of nothing 0, -inf, +inf."""
         if op == "sum":
             return np.sum(value, axis=places, dtype=value.dtype)
         start = -np.inf if op == "max" else np.inf
@@ -67,6 +76,7 @@ class Numpy:
 
     @staticmethod
     def function(name: str) -> Any:
+        """The scalar function of that name."""
         return _NUMPY_EXTRA.get(name) or getattr(np, name)
 
     @staticmethod
@@ -130,20 +140,24 @@ class Torch:
 
     @staticmethod
     def owns(value: Any) -> bool:
+        """Whether the library made this array."""
         torch = sys.modules.get("torch")
         return torch is not None and isinstance(value, torch.Tensor)
 
     @staticmethod
     def array(value: Any) -> Any:
+        """The value as an array of this library."""
         return value
 
     @staticmethod
     def kind(value: Any) -> str:
+        """"float", "int", "bool", or what else it is."""
         if value.is_floating_point():
             return "float"
         return "bool" if str(value.dtype) == "torch.bool" else "complex" if value.is_complex() else "int"
 
     def promote(self, dtypes: Sequence[Any]) -> Any:
+        """The float type that holds them all."""
         widest = dtypes[0]
         for dtype in dtypes[1:]:
             widest = self.torch.promote_types(widest, dtype)
@@ -151,19 +165,24 @@ class Torch:
 
     @staticmethod
     def astype(value: Any, dtype: Any) -> Any:
+        """The array in another type."""
         return value.to(dtype)
 
     @staticmethod
     def permute(value: Any, order: Sequence[int]) -> Any:
+        """The axes in another order."""
         return value.permute(*order)
 
     def arange(self, length: int, like: Any) -> Any:
+        """0, 1, ... as integers."""
         return self.torch.arange(length, device=getattr(like, "device", None))
 
     def full(self, shape: Sequence[int], number: float, dtype: Any, like: Any) -> Any:
+        """One number everywhere."""
         return self.torch.full(tuple(shape), number, dtype=dtype, device=getattr(like, "device", None))
 
     def reduce(self, op: str, value: Any, places: tuple[int, ...]) -> Any:
+        """The sum, max or min over some axes; of nothing 0, -inf, +inf."""
         if op == "sum":
             return value.sum(dim=places)
         if any(value.shape[place] == 0 for place in places):
@@ -173,6 +192,7 @@ class Torch:
         return getattr(self.torch, f"a{op}")(value, dim=places)
 
     def function(self, name: str) -> Any:
+        """The scalar function of that name."""
         extra = {"quotient": self._quotient, "finite": self._finite, "maximum": self._larger, "minimum": self._smaller}
         return extra.get(name) or getattr(self.torch, name)
 

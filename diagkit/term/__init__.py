@@ -39,7 +39,8 @@ from diagkit.term.term import Region, Term, Wire, flatten
 __all__ = [
     "FORMATS", "KINDS", "LEVEL_NAMES", "PRIMITIVES", "Array", "Axes", "Axis", "AxisError", "Block", "Box", "Cast",
     "Contract", "DiagkitError", "Expr", "FormatError", "FuseError", "GroupError", "Index", "InputError", "Label",
-    "LabelError", "Map", "Reduce", "Region", "State", "Step", "StreamError", "StreamForm", "Term", "TermError", "View",
-    "Wire", "apply", "arg", "check_format", "coordinate", "elements", "exact", "finite", "flatten", "names", "plain", "promote",
-    "quotient", "rename_box", "size", "text", "tile_size", "value", "where", "wire_format",
+    "LabelError", "Map", "Reduce", "Region", "State", "Step", "StreamError", "StreamForm", "Term", "TermError",
+    "View", "Wire", "apply", "arg", "check_format", "coordinate", "elements", "exact", "finite", "flatten",
+    "names", "plain", "promote", "quotient", "rename_box", "size", "text", "tile_size", "value", "where",
+    "wire_format",
 ]  # fmt: skip

@@ -49,7 +49,7 @@ def _map_format(box: Any, formats: Sequence[str]) -> str:
         return "bool"
     numbers = [dtype for dtype in formats if dtype != "bool"]
     floats = [dtype for dtype in numbers if _WIDTH[dtype] >= _WIDTH["fp8e4m3"]]
-    return promote(floats or (["fp32"] if not numbers else numbers))
+    return promote(floats or (numbers or ["fp32"]))
 
 
 _FORMAT_OF: dict[type[Box], Callable[..., str]] = {
@@ -96,7 +96,8 @@ def _check_boxes(boxes: tuple[Box, ...], known: dict[str, Axes], owner: str) -> 
     for box in boxes:
         missing = [wire for wire in box.inputs if wire not in known]
         if missing:
-            raise TermError(f"box {box.name!r} reads the unknown wire {missing[0]!r}", box=box.name, remedy=_known(known))
+            reason = f"box {box.name!r} reads the unknown wire {missing[0]!r}"
+            raise TermError(reason, box=box.name, remedy=_known(known))
         if isinstance(box, Block):
             _check_block(box, known, owner)
         else:
@@ -112,7 +113,8 @@ def _check_block(box: Block, known: dict[str, Axes], owner: str) -> None:
     inside = {wire: known[wire] for wire in box.inputs}
     _check_boxes(box.body, inside, box.name)
     if inside[box.name] != box.axes:
-        raise AxisError(f"block {box.name!r} says axes {names(box.axes)} but makes {names(inside[box.name])}", box=box.name)
+        made = names(inside[box.name])
+        raise AxisError(f"block {box.name!r} says axes {names(box.axes)} but makes {made}", box=box.name)
     for wire, axes in inside.items():
         if wire not in box.inputs:
             _new_name(known, wire, owner)
@@ -202,7 +204,8 @@ def _check_labels(term: Term, known: dict[str, Axes]) -> None:
     carried = _joined(list(known.values()))
     for label in term.labels:
         if label.axis not in carried:
-            raise AxisError(f"{term.name} has no axis {label.axis!r} to {label.kind}", axis=label.axis, remedy=f"its axes are: {', '.join(sorted(carried))}")  # fmt: skip
+            reason = f"{term.name} has no axis {label.axis!r} to {label.kind}"
+            raise AxisError(reason, axis=label.axis, remedy=f"its axes are: {', '.join(sorted(carried))}")
     columns = {box.name for box in term.boxes}
     for wire, _ in term.levels:
         if wire not in columns:

@@ -5,10 +5,12 @@ the i-th input of a map. Two symbols of one name but different assumptions are d
 nothing outside this module calls ``sympy.Symbol``.
 """
 
+# ruff: noqa: N801, N815, SLF001  (functions are classes to sympy, and printers have methods by its names)
 from __future__ import annotations
 
+import math
 import re
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import sympy
@@ -18,7 +20,7 @@ Expr = sympy.Basic
 """What a scalar expression is to the type checker: sympy's own classes are not annotated."""
 
 
-@lru_cache(maxsize=None)
+@cache
 def size(name: str) -> Any:
     """The size of the axis or tile `name`, in elements: a positive integer symbol.
 
@@ -28,7 +30,7 @@ def size(name: str) -> Any:
     return sympy.Symbol(name, integer=True, positive=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def arg(position: int) -> Any:
     """The scalar that stands for input number `position` of a map.
 
@@ -38,7 +40,7 @@ def arg(position: int) -> Any:
     return value(f"a{position}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def value(name: str) -> Any:
     """The scalar on the wire `name`, as it appears in the identities of a derivation.
 
@@ -48,7 +50,7 @@ def value(name: str) -> Any:
     return sympy.Symbol(name, real=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def coordinate(name: str) -> Any:
     """The position along the axis `name`, as it appears in the coordinates of a view.
 
@@ -72,6 +74,7 @@ class finite(sympy.Function):  # type: ignore[misc]
 
     @classmethod
     def eval(cls, value: Any) -> Any:
+        """What sympy may put in its place, or None."""
         if value.is_number:
             return sympy.S.Zero if value is sympy.S.NegativeInfinity else value
         return value if isinstance(value, finite) else None
@@ -93,6 +96,7 @@ class quotient(sympy.Function):  # type: ignore[misc]
 
     @classmethod
     def eval(cls, above: Any, below: Any) -> Any:
+        """What sympy may put in its place, or None."""
         if below.is_zero:
             return sympy.S.Zero
         return above / below if below.is_number else None
@@ -114,6 +118,7 @@ class where(sympy.Function):  # type: ignore[misc]
 
     @classmethod
     def eval(cls, condition: Any, chosen: Any, other: Any) -> Any:
+        """What sympy may put in its place, or None."""
         if condition in (sympy.true, sympy.false):
             return chosen if condition is sympy.true else other
         return None
@@ -155,7 +160,7 @@ def apply(function: str, *parts: Any) -> Any:
 
 
 def _exact_float(value: float) -> Any:
-    if value != value or value in (float("inf"), float("-inf")):
+    if not math.isfinite(value):
         return sympy.sympify(value)
     typed = sympy.Rational(repr(value))
     return typed if typed.q <= 10**12 else sympy.Float(value)
