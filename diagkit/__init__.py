@@ -9,5 +9,5 @@ from diagkit.term import *
 from diagkit.term import __all__ as _ground
 
 __version__ = "0.1.0"
-_TOP = ("Diagram", "activations", "curves", "landscape", "record", "refusal", "roofline", "timed")
-__all__ = [*_TOP, *_operations, *_ground]
+__all__ = ["Diagram", "activations", "curves", "landscape", "record", "refusal", "roofline", "timed"]
+__all__ += [*_operations, *_ground]

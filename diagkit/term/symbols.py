@@ -60,7 +60,7 @@ def coordinate(name: str) -> Any:
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
-class finite(sympy.Function):  # type: ignore[misc]
+class finite(sympy.Function):
     """A maximum used as a shift: the value itself, and 0 where it is -inf (a row that sees nothing).
 
     The shift cancels in softmax, so any finite value may stand for it; -inf - (-inf) never happens.
@@ -84,7 +84,7 @@ class finite(sympy.Function):  # type: ignore[misc]
         return f"{text}^{{{exp}}}" if exp else str(text)
 
 
-class quotient(sympy.Function):  # type: ignore[misc]
+class quotient(sympy.Function):
     """A quotient whose denominator may be an empty sum: a / b, and 0 where b is 0.
 
     >>> quotient(sympy.Integer(6), sympy.Integer(3)), quotient(sympy.S.One, sympy.S.Zero)
@@ -106,7 +106,7 @@ class quotient(sympy.Function):  # type: ignore[misc]
         return rf"\left({text}\right)^{{{exp}}}" if exp else text
 
 
-class where(sympy.Function):  # type: ignore[misc]
+class where(sympy.Function):
     """A choice: the second argument where the first (a comparison) holds, else the third.
 
     >>> where(sympy.true, arg(0), arg(1))
@@ -166,7 +166,7 @@ def _exact_float(value: float) -> Any:
     return typed if typed.q <= 10**12 else sympy.Float(value)
 
 
-class _Text(StrPrinter):  # type: ignore[misc]
+class _Text(StrPrinter):
     """sympy text that evaluates back: symbols by constructor, fractions exact."""
 
     def _print_Symbol(self, symbol: Any) -> str:
