@@ -82,7 +82,7 @@ def inequalities(formula: Any) -> list[Linear]:
 
     >>> i, j = coordinate("q"), coordinate("x")
     >>> inequalities(sympy.And(j <= i, i - 3 < j))
-    [({'q': 1, 'x': -1}, -2), ({'q': -1, 'x': 1}, 0)]
+    [({'q': -1, 'x': 1}, 0), ({'q': 1, 'x': -1}, -2)]
     """
     conjuncts = sorted(sympy.And.make_args(formula), key=sympy.default_sort_key)
     return [linear for conjunct in conjuncts for linear in _linear(conjunct)]

@@ -129,10 +129,12 @@ class Run(Walk):
         return tuple(slice(self.starts[axis], self.starts[axis] + self.extents[axis]) for axis in axes)
 
     def load(self, wire: str) -> int:
+        """Cut the tile out of slow memory; how many elements it has."""
         self.fast[wire] = self.slow[wire][self._place(wire)]
         return prod(self.fast[wire].shape)
 
     def store(self, wire: str) -> int:
+        """Put the tile into slow memory; how many elements it has."""
         tile = self.fast[wire]
         if wire not in self.slow:
             self.slow[wire] = self._unwritten(wire, tile.dtype)
@@ -147,24 +149,28 @@ class Run(Walk):
 
     def _dtype(self, wire: str) -> Any:
         """The array type of a wire of which there is no element."""
-        floating = not self.kernel.wire[wire].dtype.startswith(("bool", "int"))
-        plain = self.engine.xp.arange(0, self.engine.like)
-        return self.engine.compute if floating else (plain == 0).dtype if self.kernel.wire[wire].dtype == "bool" else plain.dtype
+        positions = self.engine.xp.arange(0, self.engine.like)
+        kind = self.kernel.wire[wire].dtype.rstrip("0123456789")
+        return {"bool": (positions == 0).dtype, "int": positions.dtype}.get(kind, self.engine.compute)
 
     def init(self, statement: Init) -> None:
+        """A tile that is `start` everywhere."""
         shape = self.shape(self.kernel.wire[statement.wire].axes)
         start = float(statement.start)
         self.fast[statement.wire] = self.engine.xp.full(shape, start, self.engine.compute, self.engine.like)
 
     def compute(self, statement: Compute) -> None:
+        """What the box makes of its tiles."""
         box = statement.box
         axes = [self.kernel.wire[wire].axes for wire in box.inputs]
         self.fast[box.name] = evaluate_box(self.engine, box, axes, *(self.fast[wire] for wire in box.inputs))
 
     def update(self, statement: Update) -> None:
+        """The state is the new tile."""
         self.fast[statement.wire] = self.fast[statement.new]
 
     def free(self, wire: str) -> None:
+        """The tile is gone: reading it again is an error."""
         del self.fast[wire]
 
 

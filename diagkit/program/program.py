@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -86,10 +86,13 @@ class Program:
         self._need(name for name in self.missing if name not in open_axes)
         return lower(self.term, **given, **open_axes) if open_axes else self
 
-    def _need(self, missing: Any) -> None:
-        names = ", ".join(missing)
+    def _need(self, missing: Iterable[str]) -> None:
+        names = list(missing)
         if names:
-            raise InputError(f"{self.term.name} needs a number for {names}", remedy=f"lower it with {names.split(', ')[0]}=...")
+            wanted = ", ".join(f"{name}=..." for name in names)
+            raise InputError(
+                f"{self.term.name} needs a number for {', '.join(names)}", remedy=f"lower it with {wanted}"
+            )
 
 
 def lower(term: Term, /, **sizes: Any) -> Program:

@@ -59,14 +59,13 @@ def _lines(kernel: Kernel, body: tuple[Statement, ...], depth: int) -> Iterator[
 
 
 def _aligned(lines: list[Line]) -> str:
-    """The lines with tiles and comments in columns of their own."""
+    """The lines with tiles and comments in columns of their own; a long loop line may reach over both."""
     texts = ["    " * line.depth + line.text for line in lines]
     text_width = max(len(text) for text, line in zip(texts, lines, strict=True) if line.tile or line.depth == 0)
-    tile_width = max(len(line.tile) for line in lines)
-    return "\n".join(
-        f"{text:{text_width}}  {line.tile:{tile_width}}  {'# ' + line.origin if line.origin else ''}".rstrip()
-        for text, line in zip(texts, lines, strict=True)
-    )
+    whole_width = text_width + 2 + max(len(line.tile) for line in lines)
+    rows = (f"{text:{text_width}}  {line.tile}" for text, line in zip(texts, lines, strict=True))
+    comments = (f"  # {line.origin}" if line.origin else "" for line in lines)
+    return "\n".join(f"{row:{whole_width}}{end}".rstrip() for row, end in zip(rows, comments, strict=True))
 
 
 def _tile(kernel: Kernel, axes: Axes) -> str:

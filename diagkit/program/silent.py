@@ -12,8 +12,23 @@ from typing import Any
 
 import sympy
 
-from diagkit.term import Box, Cast, Contract, Index, Map, Reduce, StreamForm, View, Wire, arg, finite, names
-from diagkit.term import plain, quotient, value
+from diagkit.term import (
+    Box,
+    Cast,
+    Contract,
+    Index,
+    Map,
+    Reduce,
+    StreamForm,
+    View,
+    Wire,
+    arg,
+    finite,
+    names,
+    plain,
+    quotient,
+    value,
+)
 
 Formulas = dict[str, Any]
 
@@ -26,10 +41,8 @@ def leaves_state(form: StreamForm, mask: str, wires: Mapping[str, Wire]) -> bool
     """
     made = _followed(form, mask, wires)
     starts = {value(state.name): state.start for state in form.state}
-    return all(
-        _same(plain(made[state.new]), value(state.name)) and _same(_settled(made[state.new].xreplace(starts)), state.start)
-        for state in form.state
-    )
+    kept = all(_same(plain(made[state.new]), value(state.name)) for state in form.state)
+    return kept and all(_same(_settled(made[s.new].xreplace(starts)), s.start) for s in form.state)
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -1,0 +1,127 @@
+"""Random diagrams, lawful labels for them, sizes and arrays: what property tests of every room draw from.
+
+`diagrams()` draws a plain diagram, `labelled()` one with fusion, groups and streams as far as they are
+lawful, with awkward sizes and tiles (1, primes, not multiples of each other); `arrays_for` fills it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+
+import diagkit as dk
+from diagkit import derive, ops
+from diagkit.term import LabelError, Term, TermError
+
+AXES = dk.axes("a b c d")
+SIZES = (1, 2, 3, 5, 7, 8, 11)
+TILES = (1, 2, 3, 4, 5, 7, 12)
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A labelled diagram with a number for every open size and tile."""
+
+    term: Term
+    sizes: dict[str, int]
+
+
+@st.composite
+def diagrams(draw, most=5, masks=True):
+    """A diagram of 1 to `most` operations over up to four axes: maps, products, reductions, softmax."""
+    pool = [dk.array(f"X{n}", *draw(_some_axes())) for n in range(draw(st.integers(1, 3)))]
+    for _ in range(draw(st.integers(1, most))):
+        makers = [_map, _map, _pair, _contract, _contract, _reduce, _softmax] + [_masked] * masks
+        made = draw(st.sampled_from(makers))(draw, pool)
+        if made is not None:
+            pool.append(made)
+    made = [node for node in pool if node.inputs] or [pool[0] * 2]
+    extra = [node for node in made[:-1] if draw(st.integers(0, 5)) == 0]
+    return Term(*ops.trace([*extra, made[-1]]), "random")
+
+
+def _some_axes():
+    return st.lists(st.sampled_from(AXES), min_size=1, max_size=3, unique=True)
+
+
+def _pick(draw, pool):
+    """One node, the newest half of the time: long chains fuse more."""
+    return pool[-1] if draw(st.booleans()) else draw(st.sampled_from(pool))
+
+
+def _map(draw, pool):
+    node = _pick(draw, pool)
+    return draw(st.sampled_from([lambda n: dk.tanh(n), lambda n: n * 0.5, lambda n: dk.exp(dk.tanh(n)), lambda n: dk.silu(n)]))(node)
+
+
+def _pair(draw, pool):
+    left, right = _pick(draw, pool), draw(st.sampled_from(pool))
+    return draw(st.sampled_from([lambda: left * right, lambda: left + right, lambda: dk.maximum(left, right)]))()
+
+
+def _contract(draw, pool):
+    left, right = _pick(draw, pool), draw(st.sampled_from(pool))
+    shared = [axis for axis in left.axes if axis in right.axes]
+    if left is right or not shared:
+        return None
+    over = draw(st.lists(st.sampled_from(shared), min_size=1, max_size=2, unique=True))
+    return dk.contract(left, right, over=over)
+
+
+def _reduce(draw, pool):
+    node = _pick(draw, pool)
+    if not node.axes:
+        return None
+    return dk.reduce(draw(st.sampled_from(["sum", "max", "min"])), node, draw(st.sampled_from(node.axes)))
+
+
+def _softmax(draw, pool):
+    node = _pick(draw, pool)
+    return dk.softmax(node, draw(st.sampled_from(node.axes))) if node.axes else None
+
+
+def _masked(draw, pool):
+    node = _pick(draw, pool)
+    if len(node.axes) < 2:
+        return None
+    i, j = draw(st.permutations(node.axes))[:2]
+    align = draw(st.sampled_from(["top-left", "bottom-right"]))
+    mask = draw(st.sampled_from([lambda: dk.causal(i, j, align), lambda: dk.window(i, j, 3)]))()
+    return dk.select(mask, node, 0)
+
+
+@st.composite
+def labelled(draw, most=5, masks=True, streams=True):
+    """A diagram with labels that were accepted, and a number for each size and tile."""
+    term = draw(diagrams(most, masks))
+    if draw(st.integers(0, 4)):
+        term = _tried(term, lambda t: derive.fuse(t))
+    for axis in draw(st.permutations(list(term.axes))):
+        if draw(st.booleans()):
+            term = _tried(term, lambda t, axis=axis: derive.group(t, **{axis: f"g_{axis}"}))
+        elif streams and draw(st.booleans()):
+            term = _tried(term, lambda t, axis=axis: derive.stream(t, **{axis: f"s_{axis}"}))
+    return Labelled(term, draw(sizes_for(term)))
+
+
+def _tried(term, step):
+    """The step taken where it is lawful, else the diagram as it was."""
+    try:
+        return step(term)
+    except (LabelError, TermError):
+        return term
+
+
+@st.composite
+def sizes_for(draw, term):
+    """A number for every axis and tile of `term`; tiles may be longer than their axis."""
+    sizes = {name: draw(st.sampled_from(SIZES)) for name in term.axes}
+    return sizes | {str(label.tile): draw(st.sampled_from(TILES)) for label in term.labels if label.tile.is_Symbol}
+
+
+def arrays_for(term, sizes, seed=0):
+    """float64 arrays for the inputs of `term`."""
+    random = np.random.default_rng(seed)
+    return {array.name: random.normal(size=[sizes[axis.name] for axis in array.axes]) for array in term.inputs}
