@@ -25,6 +25,8 @@ def ratio(above: Any, below: Any) -> Any:
 class _Python(StrPrinter):  # type: ignore[misc]
     """A size formula as Python source: whole numbers stay whole, of any length."""
 
+    printmethod = "_exact"  # a formula's own way of showing itself is not Python
+
     def __init__(self, places: Mapping[Any, str]) -> None:
         super().__init__()
         self.places = places

@@ -16,8 +16,8 @@ from diagkit.cost.upper import at_least
 class Bound:
     """One inequality that a visible pair of positions satisfies, in whole numbers:
 
-    ``sign * j <= sum(slope * i) + shift`` over the other coordinates i of the mask; `sign` is a positive
-    integer for an upper bound of the streamed position j, negative for a lower one, 0 where j is free.
+    ``sign * j <= sum(slope * i) + shift`` over the other coordinates i of the mask; `sign` is positive for
+    an upper bound of the streamed position j, negative for a lower one.
     """
 
     sign: int
@@ -132,10 +132,8 @@ def _range(bounds: Sequence[Triple], tile: Sequence[tuple[int, int]], x: int) ->
         most = shift + sum(max(k * first, k * last) for k, (first, last) in zip(slopes, tile, strict=True))
         if sign > 0:
             hi = min(hi, most // sign + 1)
-        elif sign < 0:
+        else:
             lo = max(lo, -(most // -sign))
-        elif most < 0:
-            return 0, 0
     return lo, hi
 
 
@@ -144,12 +142,12 @@ def closed_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Tr
     meet the ends of the axis at tile edges: between these the sum over tiles is a trapezoid rule.
 
     For causal attention with q = x = n this is n**2/(2 g) + n/2 positions (theory, section 3). None where
-    there is no such form: two bounds on one side, a bound on rows alone, or one with two moving axes.
+    there is no such form: two bounds on one side, or one with two moving axes.
     """
     x, s, positions = stream
     upper, lower = ([bound for bound in bounds if bound[0] * side > 0] for side in (1, -1))
     moving = [sum(map(bool, slopes)) for _, slopes, _ in bounds]
-    if len(upper) > 1 or len(lower) > 1 or len(upper + lower) < len(bounds) or max(moving, default=0) > 1:
+    if len(upper) > 1 or len(lower) > 1 or max(moving, default=0) > 1:
         return None
     end = _clamped_sum(x, others, upper[0], upper=True) if upper else x * _tiles(others)
     begin = _clamped_sum(x, others, lower[0], upper=False) if lower else 0
