@@ -30,9 +30,9 @@ class Labelled:
 
 @st.composite
 def diagrams(draw, most=5, masks=True):
-    """A diagram of 1 to `most` operations over up to four axes: maps, products, reductions, softmax."""
+    """A diagram of 2 to `most` operations over up to four axes: maps, products, reductions, softmax."""
     pool = [dk.array(f"X{n}", *draw(_some_axes())) for n in range(draw(st.integers(1, 3)))]
-    for _ in range(draw(st.integers(1, most))):
+    for _ in range(draw(st.integers(2, most))):
         makers = [_map, _map, _pair, _contract, _contract, _reduce, _softmax] + [_masked] * masks
         made = draw(st.sampled_from(makers))(draw, pool)
         if made is not None:
@@ -53,7 +53,7 @@ def _pick(draw, pool):
 
 def _map(draw, pool):
     node = _pick(draw, pool)
-    return draw(st.sampled_from([lambda n: dk.tanh(n), lambda n: n * 0.5, lambda n: dk.exp(dk.tanh(n)), lambda n: dk.silu(n)]))(node)
+    return draw(st.sampled_from([dk.tanh, lambda n: n * 0.5, lambda n: dk.exp(dk.tanh(n)), dk.silu]))(node)
 
 
 def _pair(draw, pool):
@@ -93,16 +93,51 @@ def _masked(draw, pool):
 
 
 @st.composite
+def chains(draw, masks=True):
+    """Scores from a product, perhaps scaled, masked or normalised, contracted again: what streams are for."""
+    a, b, c, d = draw(st.permutations(AXES))
+    heads = draw(st.sampled_from([(), (d,)]))
+    X, Y = dk.array("X", *heads, a, c), dk.array("Y", b, c, *draw(st.sampled_from([(), heads])))
+    scores = dk.contract(X, Y, over=c)
+    scores = draw(st.sampled_from([lambda s: s, lambda s: s * 0.5, dk.tanh, lambda s: s + dk.array("B", a, b)]))(scores)
+    if masks and draw(st.booleans()):
+        align = draw(st.sampled_from(["top-left", "bottom-right"]))
+        mask = dk.causal(a, b, align) if draw(st.booleans()) else dk.window(a, b, draw(st.integers(1, 4)))
+        scores = dk.masked(scores, mask) if draw(st.booleans()) else dk.select(mask, scores, 0)
+        scores = draw(st.sampled_from([lambda s: s, dk.exp]))(scores)
+    ends = [_attended, _attended, _normed, _reduced]
+    return Term(*ops.trace(draw(st.sampled_from(ends))(draw, scores, b), {}), "chain")
+
+
+def _attended(draw, scores, over):
+    values = dk.array("V", *draw(st.sampled_from([(over,), (over, dk.axis("e"))])))
+    weights = draw(st.sampled_from([dk.softmax, dk.softmax, dk.spherical]))(scores, over)
+    return [dk.contract(weights, values, over=over)]
+
+
+def _normed(draw, scores, over):
+    weights = dk.array("W", over, dk.axis("e"))
+    made = draw(st.sampled_from([dk.rms_norm, dk.layer_norm]))(scores, over)
+    return [dk.contract(made, weights, over=over)]
+
+
+def _reduced(draw, scores, over):
+    several = [dk.logsumexp, dk.mean, dk.variance, dk.amax, dk.total]
+    return [end(scores, over) for end in draw(st.lists(st.sampled_from(several), min_size=1, max_size=2, unique=True))]
+
+
+@st.composite
 def labelled(draw, most=5, masks=True, streams=True):
     """A diagram with labels that were accepted, and a number for each size and tile."""
-    term = draw(diagrams(most, masks))
+    term = draw(st.one_of(diagrams(most, masks), chains(masks)))
     if draw(st.integers(0, 4)):
         term = _tried(term, lambda t: derive.fuse(t))
     for axis in draw(st.permutations(list(term.axes))):
-        if draw(st.booleans()):
-            term = _tried(term, lambda t, axis=axis: derive.group(t, **{axis: f"g_{axis}"}))
-        elif streams and draw(st.booleans()):
+        choice = draw(st.sampled_from(["stream", "group", "none"]))
+        if choice == "stream" and streams:
             term = _tried(term, lambda t, axis=axis: derive.stream(t, **{axis: f"s_{axis}"}))
+        if choice != "none" and term.label("stream", axis) is None:
+            term = _tried(term, lambda t, axis=axis: derive.group(t, **{axis: f"g_{axis}"}))
     return Labelled(term, draw(sizes_for(term)))
 
 
