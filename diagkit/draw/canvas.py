@@ -95,8 +95,9 @@ def _write(axes: Any, line: Words, theme: Theme, order: int) -> None:
     x = line.left
     for run in line.runs:
         wide = runs_width((run,), line.size, line.family)
+        begins = line.anchor == "start"
         axes.text(
-            x + wide / 2, line.y - run.rise * line.size, _escaped(run), ha="center", va="baseline", zorder=order,
+            x if begins else x + wide / 2, line.y - run.rise * line.size, _escaped(run), ha="left" if begins else "center", va="baseline", zorder=order,
             fontsize=line.size * run.scale * POINTS, color=theme[line.role].fill, fontfamily=_family(line, run),
             fontstyle="italic" if run.italic else "normal", fontweight="bold" if run.bold else "normal",
         )  # fmt: skip

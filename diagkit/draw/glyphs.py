@@ -60,8 +60,7 @@ class Pen:
 
 def row(strand: Strand, zone: Zone) -> float:
     """The height at which a strand runs through a zone (or the nearest to it)."""
-    inside = [span for span in strand.spans if span.first <= zone.number <= span.last]
-    return (inside or strand.spans)[0].track.y
+    return strand.row(zone.number)
 
 
 def _owner(placed: Placed) -> str:

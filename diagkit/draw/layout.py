@@ -144,7 +144,7 @@ def _axes_of(sheet: Sheet, bundle: Bundle) -> tuple[str, ...]:
 def _again(line: Line, bundle: Bundle) -> Bundle:
     """An array that came from the line above."""
     strands = [line.strand(s.axis, s.level, s.kind) for s in bundle.wires]
-    return Bundle(bundle.key, strands, name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), "↩")
+    return Bundle(bundle.key, strands, name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), continued=True)
 
 
 def _bundle(line: Line, source: Source) -> Bundle:
@@ -220,15 +220,10 @@ def line_moves(line: Line, zone: Zone) -> list[tuple[float, float]]:
             if after.first == zone.number:
                 moves.append((before.track.y, after.track.y))
         if strand.forked is not None and strand.spans and strand.spans[0].first == zone.number:
-            moves.append((_height(strand.forked, zone.number - 1), strand.spans[0].track.y))
-        if strand.joins is not None and strand.spans[-1].last == zone.number - 1:
-            moves.append((strand.y, _height(strand.joins, zone.number)))
+            moves.append((strand.forked.row(zone.number - 1), strand.spans[0].track.y))
+        if strand.joins is not None and strand.joins_at == zone.number:
+            moves.append((strand.row(zone.number - 1), strand.joins.row(zone.number)))
     return moves
-
-
-def _height(strand: Strand, number: int) -> float:
-    inside = [span for span in strand.spans if span.first <= number <= span.last]
-    return (inside or strand.spans)[0].track.y
 
 
 def _tint(pen: Pen, placed: Placed, box: tuple[float, float, float, float]) -> None:
@@ -262,13 +257,9 @@ def _labels(pen: Pen, sheet: Sheet, zone: Zone, x: float, pad: float) -> float:
     wide = max(runs_width(runs, LABEL) for _, runs, _ in set_runs)
     centre = x + (pad + 8) / 2 + wide / 2
     for strand, runs, barred in set_runs:
-        write_label(pen, strand, runs, barred, centre, strand.spans[-1].track.y if not _row_at(strand, zone) else _height(strand, zone.number))  # fmt: skip
+        write_label(pen, strand, runs, barred, centre, strand.row(zone.number))
         strand.named, strand.label_x = True, centre
     return wide + pad + 10
-
-
-def _row_at(strand: Strand, zone: Zone) -> bool:
-    return any(span.first <= zone.number <= span.last for span in strand.spans)
 
 
 def write_label(pen: Pen, strand: Strand, runs: Runs, barred: bool, x: float, y: float) -> None:
@@ -283,18 +274,17 @@ def write_label(pen: Pen, strand: Strand, runs: Runs, barred: bool, x: float, y:
 
 
 def _name_size(bundle: Bundle) -> float:
-    return SMALL_NAME if bundle.note == "↩" or runs_width(bundle.shown, NAME) > 60 else NAME
+    return SMALL_NAME if bundle.continued or runs_width(bundle.shown, NAME) > 60 else NAME
 
 
 def _say_names(pen: Pen, stack: Sequence[Bundle], x: float, zone: Zone) -> None:
     for bundle in stack:
-        rows = [_height(strand, zone.number) for strand in bundle.strands]
+        rows = [strand.row(zone.number) for strand in bundle.strands]
         size = _name_size(bundle)
         y = (rows[0] + rows[-1]) / 2 + size * 0.3
-        role = "head" if bundle.note == "↩" else "name"
+        role = "head" if bundle.continued else "name"
         pen.say(bundle.shown, x, y, size, role, owner=bundle.key[0])
-        if bundle.note and bundle.note != "↩":
-            pen.say(roman(bundle.note), x, y + 14, 9.5, "format", family=SANS, owner=bundle.key[0])
+        pen.say(bundle.note, x, y + 14, 9.5, "format", family=SANS, owner=bundle.key[0])
 
 
 def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
@@ -305,7 +295,7 @@ def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
             strand.named = strand.named and x - strand.label_x < 60
     closing.x1 = closing.x0 + _labels(pen, sheet, closing, closing.x0, 20)
     for bundle in closing.stack:
-        bundle.note = "" if drawn.last else "↩"
+        bundle.note, bundle.continued = (), not drawn.last
         name = short_name(bundle.key[0])
         bundle.shown = source_name(name) if drawn.last else name_runs(name, 90, SMALL_NAME)
     wide = max((runs_width(b.shown, _name_size(b)) for b in closing.stack), default=0.0)

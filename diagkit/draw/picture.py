@@ -5,6 +5,7 @@ from __future__ import annotations
 from diagkit.draw.fonts import SANS, clean, fit
 from diagkit.draw.glyphs import LAYERS, Pen
 from diagkit.draw.layout import LEFT, WIDEST, draw_lines
+from diagkit.draw.loop import draw_loops
 from diagkit.draw.plan import Sheet, is_labelled, plan
 from diagkit.draw.scene import Runs, Scene, polyline, runs_width
 from diagkit.draw.table import Table, set_table
@@ -24,6 +25,8 @@ def scene(term: Term, table: Table | None = None) -> Scene:
     pen.say(roman(fit(title, WIDEST - 60, HEADLINE, SANS, True), bold=True), LEFT, 28, HEADLINE, "title", "start", SANS)
     right, low = draw_lines(pen, sheet, cells, 42)
     right = max(right, max((line.box[2] for line in pen.words), default=0) + 12)
+    wide, low = draw_loops(pen, term, sheet, low, WIDEST)
+    right = max(right, wide)
     right, low = _legend(pen, term, sheet, right, low)
     return finished(pen, right, low, title, description(term))
 

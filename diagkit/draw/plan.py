@@ -6,7 +6,7 @@ box that reads them, and so are the weights of a learned layer in a diagram with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -49,7 +49,7 @@ class Source:
     key: Key
     axes: tuple[str, ...]
     level: int = 0
-    note: str = ""
+    note: Runs = ()
     shown: Runs = ()
 
 
@@ -144,6 +144,18 @@ def plan(term: Term) -> Sheet:
     return _Planner(term).sheet()
 
 
+def loop_plan(term: Term, number: int, starts: Mapping[str, Any]) -> Sheet:
+    """The sheet of one section of a stream: all of it in the fast memory of region `number`. `starts`
+    are the values that the state begins with."""
+    planner = _Planner(term)
+    notes = {name: roman("from ") + formula(value) for name, value in starts.items()}
+    sources = tuple(
+        Source((a.name, number), names(a.axes), 1, notes.get(a.name, ()), source_name(a.name)) for a in term.inputs
+    )
+    columns = tuple(planner.column(box, number) for box in term.boxes if planner.drawn(box.name))
+    return Sheet(sources, columns, tuple((wire, number) for wire in term.outputs), shown=True)
+
+
 class _Planner:
     """Holds what several columns ask about: which arrays are hidden, where each wire lives."""
 
@@ -166,10 +178,11 @@ class _Planner:
 
     def _plain(self) -> Iterable[Column]:
         for box in self.term.boxes:
-            if self._drawn(box.name):
+            if self.drawn(box.name):
                 yield self.column(box, GLOBAL)
 
-    def _drawn(self, wire: str) -> bool:
+    def drawn(self, wire: str) -> bool:
+        """Whether a wire is drawn: positions are not, unless they are a result."""
         return not self.term.wires[wire].virtual or wire in self.term.outputs
 
     def _labelled(self) -> Iterable[Column]:
@@ -227,8 +240,8 @@ def _head(box: Box) -> Runs:
     return name_runs(short_name(box.name), 92, 12) if not made_up else roman(box.kind)
 
 
-def _format_note(dtype: str) -> str:
-    return "" if dtype == "fp32" else dtype
+def _format_note(dtype: str) -> Runs:
+    return () if dtype == "fp32" else roman(dtype)
 
 
 def _tile_runs(tile: Any, multiple: int) -> Runs:

@@ -49,6 +49,7 @@ class Strand:
     spans: list[Span] = field(default_factory=list)
     forked: Strand | None = None
     joins: Strand | None = None
+    joins_at: int = -1
     start_x: float | None = None
     end_x: float | None = None
     named: bool = False
@@ -66,6 +67,15 @@ class Strand:
         """The height of the row it runs on last."""
         return self.spans[-1].track.y
 
+    def row(self, number: int) -> float:
+        """The height at which it runs through a zone, or through the one nearest to it; a branch that
+        joins others at once runs where it forks off."""
+        if not self.spans:
+            assert self.forked is not None
+            return self.forked.row(number)
+        inside = [span for span in self.spans if span.first <= number <= span.last]
+        return (inside or self.spans)[0].track.y
+
 
 @dataclass(eq=False)
 class Bundle:
@@ -74,7 +84,8 @@ class Bundle:
     key: Key
     strands: list[Strand]
     shown: Runs = ()
-    note: str = ""
+    note: Runs = ()
+    continued: bool = False
 
     def axis(self, name: str) -> Strand | None:
         """The strand of that axis."""
@@ -141,7 +152,9 @@ class Line:
         old = [strand for bundle in self.stack for strand in bundle.strands]
         new = [strand for bundle in stack for strand in bundle.strands]
         keeps, hugging = _undisturbed(old, new), set(hug)
-        zone.moves = any(strand.joins is not None for strand in old if strand not in set(new))
+        for strand in self.strands:
+            if strand.joins is not None and strand.joins_at < 0:
+                strand.joins_at, zone.moves = zone.number, True
         for strand in new:
             self._run(strand, zone, strand in keeps and strand not in hugging, strand in hugging)
         self.zones.append(zone)

@@ -126,7 +126,7 @@ def _sum(f: _Formula, expr: Any) -> Runs:
 
 
 def _sum_key(f: _Formula, term: Any) -> tuple[bool, bool, int, tuple[int, ...], str]:
-    over = sympy.fraction(term)[1] != 1
+    over = sympy.fraction(term)[1] != 1 or term.has(sympy.ceiling)
     ranks = tuple(sorted(f.rank.get(symbol.name.partition("_")[2] or symbol.name, 99) for symbol in term.free_symbols))
     return bool(term.could_extract_minus_sign()), bool(term.is_number) or over, -len(ranks), ranks, str(term)
 

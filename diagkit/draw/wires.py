@@ -11,7 +11,7 @@ def draw_wires(pen: Pen, line: Line) -> None:
     """Every strand as one path: straight along its rows, curved from row to row; dots where wires fork
     and join."""
     for strand in line.strands:
-        if strand.spans:
+        if strand.spans or strand.joins is not None:
             path = _path(pen, line, strand)
             if path is not None:
                 role = "item" if strand.kind == "item" else "wire"
@@ -24,26 +24,27 @@ def _path(pen: Pen, line: Line, strand: Strand) -> tuple[Command, ...] | None:
     for before, after in zip(strand.spans, strand.spans[1:], strict=False):
         _along(path, zones[before.last].x1)
         _change(path, zones[after.first].x0, after.track.y)
-    end = zones[strand.spans[-1].last].x1 if strand.end_x is None else strand.end_x
-    _along(path, end)
+    if strand.spans:
+        _along(path, zones[strand.spans[-1].last].x1 if strand.end_x is None else strand.end_x)
     if strand.joins is not None:
-        number = strand.spans[-1].last + 1
-        target = row(strand.joins, zones[number])
-        _change(path, zones[number].x0, target)
-        pen.dot(zones[number].x0, target, strand.level)
+        zone = zones[strand.joins_at]
+        _change(path, zone.x0, row(strand.joins, zone))
+        pen.dot(zone.x0, row(strand.joins, zone), strand.level)
     return tuple(path) if len(path) > 1 else None
 
 
 def _beginning(pen: Pen, zones: list[Zone], strand: Strand) -> list[Command]:
-    first = strand.spans[0]
-    if strand.forked is not None:
-        before = zones[first.first - 1]
-        y = row(strand.forked, before)
-        pen.dot(before.x1, y, strand.level)
-        path: list[Command] = [("M", (before.x1, y))]
-        _change(path, zones[first.first].x0, first.track.y)
-        return path
-    return [("M", (zones[first.first].x0 if strand.start_x is None else strand.start_x, first.track.y))]
+    if strand.forked is None:
+        first = strand.spans[0]
+        return [("M", (zones[first.first].x0 if strand.start_x is None else strand.start_x, first.track.y))]
+    number = strand.spans[0].first if strand.spans else strand.joins_at
+    before = zones[number - 1]
+    y = row(strand.forked, before)
+    pen.dot(before.x1, y, strand.level)
+    path: list[Command] = [("M", (before.x1, y))]
+    if strand.spans:
+        _change(path, zones[number].x0, strand.spans[0].track.y)
+    return path
 
 
 def _along(path: list[Command], x: float) -> None:
