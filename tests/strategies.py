@@ -131,7 +131,7 @@ def labelled(draw, most=5, masks=True, streams=True):
     """A diagram with labels that were accepted, and a number for each size and tile."""
     term = draw(st.one_of(diagrams(most, masks), chains(masks)))
     if draw(st.integers(0, 4)):
-        term = _tried(term, lambda t: derive.fuse(t))
+        term = _tried(term, derive.fuse)
     for axis in draw(st.permutations(list(term.axes))):
         choice = draw(st.sampled_from(["stream", "group", "none"]))
         if choice == "stream" and streams:
