@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from diagkit import derive, draw, ops, program
+from diagkit import cost, derive, draw, ops, program
 from diagkit.ops import Node
 from diagkit.term import Term
 
@@ -52,6 +52,22 @@ class Diagram(Term):
     def ungroup(self, *axes: str) -> Self:
         """Take group labels off again: of all axes, or of those named."""
         return derive.ungroup(self, *axes)
+
+    def stream(self, hoist: bool = True, region: str | None = None, **tiles: Any) -> Self:
+        """Run along an axis in chunks, carrying a derived state: ``stream(x="s_x")`` (see `derive.stream`)."""
+        return derive.stream(self, hoist=hoist, region=region, **tiles)
+
+    def transfers(self) -> cost.Transfers:
+        """What crosses between memory levels, per array, levels and kind, as formulas in elements."""
+        return cost.transfers(self)
+
+    def memory(self) -> cost.Memory:
+        """What each column holds in fast memory, its peak and where that is, in elements."""
+        return cost.memory(self)
+
+    def work(self) -> cost.Work:
+        """What each column computes, by unit: tensor, fma, special."""
+        return cost.work(self)
 
     def lower(self, **sizes: Any) -> program.Program:
         """The loop nest at these sizes and tiles, in elements; what is left out stays symbolic."""
