@@ -194,7 +194,7 @@ def position(expr: Any, values: Mapping[Any, str]) -> str:
 
     >>> from diagkit.term import coordinate, size
     >>> position(sympy.Min(coordinate("q.last") + 1, size("x")), {coordinate("q.last"): "last", size("x"): "n"})
-    'min(last + 1, n)'
+    'min(n, last + 1)'
     """
     printer = _Positions(values)
     return str(printer.doprint(expr))
