@@ -9,7 +9,7 @@ from derive_cases import attention, matmul, softmax_alone, term
 import diagkit as dk
 from diagkit import derive
 from diagkit.derive.stream import stream
-from diagkit.program.law import law
+from diagkit.program import law
 from diagkit.term import InputError, arg
 
 q, x, d, e = dk.axes("q x d e")

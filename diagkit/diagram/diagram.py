@@ -53,9 +53,17 @@ class Diagram(Term):
         """Take group labels off again: of all axes, or of those named."""
         return derive.ungroup(self, *axes)
 
-    def stream(self, hoist: bool = True, region: str | None = None, **tiles: Any) -> Self:
+    def stream(self, hoist: bool = True, lemma: bool = True, region: str | None = None, **tiles: Any) -> Self:
         """Run along an axis in chunks, carrying a derived state: ``stream(x="s_x")`` (see `derive.stream`)."""
-        return derive.stream(self, hoist=hoist, region=region, **tiles)
+        return derive.stream(self, hoist=hoist, lemma=lemma, region=region, **tiles)
+
+    def unstream(self, *axes: str) -> Self:
+        """Take streams off again: along all axes, or along those named."""
+        return derive.unstream(self, *axes)
+
+    def law(self, trials: int = 20, seed: int = 0, **arrays: Any) -> program.Law:
+        """The stream folded over random splits and merge trees of `arrays`, against the whole."""
+        return program.law(self, trials, seed, **arrays)
 
     def transfers(self) -> cost.Transfers:
         """What crosses between memory levels, per array, levels and kind, as formulas in elements."""
