@@ -101,12 +101,14 @@ def _grouped(term: Term, region: Region) -> dict[str, Any]:
 
 
 def _streamed_wires(term: Term, form: StreamForm) -> dict[str, Wire]:
+    """The diagram's wires as they are, states in their own format, and what the stream adds."""
     wires = dict(term.wires)
     wires |= {state.name: Wire(state.name, state.axes, state.dtype) for state in form.state}
     for box in (*form.fixed, *form.step, *form.tail):
         sources = [wires[wire] for wire in box.inputs]
         virtual = all(wire.virtual for wire in sources)
-        wires[box.name] = Wire(box.name, box.axes, wire_format(box, [wire.dtype for wire in sources]), virtual)
+        made = Wire(box.name, box.axes, wire_format(box, [wire.dtype for wire in sources]), virtual)
+        wires[box.name] = term.wires.get(box.name, made)
     return wires
 
 

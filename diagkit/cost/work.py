@@ -8,7 +8,7 @@ different methods.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
@@ -230,18 +230,21 @@ _ARITHMETIC: dict[Any, Callable[[Any], tuple[str, int]]] = {
 
 def visible_pairs(term: Term) -> Any:
     """The pairs of positions that the masks of streamed kernels show, whatever the tiles: n(n+1)/2 for
-    causal attention over n; all of them where there is no mask. Tiles of one position always fit, so
-    the closed form is exact."""
-    return sympy.Add(*(relax(_visible(kernel)) for kernel in kernels(term) if kernel.form))
+    causal attention over n; 0 where no kernel has a mask that bounds its loop."""
+    return sympy.Add(*(_visible(kernel, loop_mask(kernel)) for kernel in kernels(term)))
 
 
-def _visible(kernel: Kernel) -> Any:
-    single = Kernel(kernel.term, kernel.region, kernel.number, _ones(kernel), kernel.form, sympy.Integer(1))
-    mask = loop_mask(single)
-    grouped = tuple(axis for name, axis in kernel.term.axes.items() if name in mask.axes)
-    streamed = kernel.term.axis(str(kernel.streamed))
-    return points(single, (*grouped, streamed), mask, inside=True)
-
-
-def _ones(kernel: Kernel) -> dict[str, Any]:
-    return dict.fromkeys(loop_mask(kernel).axes, sympy.Integer(1))
+def _visible(kernel: Kernel, mask: Mask) -> Any:
+    """What is visited in tiles of one position. These always fit, so the closed form is exact where the
+    bounds bend at positions: where their slopes are 1 or -1."""
+    if not mask.bounds:
+        return sympy.Integer(0)
+    ones = {**kernel.grouped, **dict.fromkeys(mask.axes, sympy.Integer(1))}
+    single = replace(kernel, grouped=ones, chunk=sympy.Integer(1))
+    axes = tuple(kernel.term.axis(str(axis)) for axis in (*mask.axes, kernel.streamed))
+    rest = tuple(axis for axis in kernel.grouped if axis not in mask.axes)
+    pairs = masked_points(
+        replace(single, grouped={a: t for a, t in ones.items() if a not in rest}), axes, mask, chunks=False
+    )
+    even = all(abs(k) in {0, 1} for bound in mask.bounds for k in (bound.sign, *bound.slopes))
+    return relax(pairs) if even else pairs
