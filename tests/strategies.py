@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import sympy
 from hypothesis import strategies as st
 
 import diagkit as dk
@@ -124,6 +125,43 @@ def _normed(draw, scores, over):
 def _reduced(draw, scores, over):
     several = [dk.logsumexp, dk.mean, dk.variance, dk.amax, dk.total]
     return [end(scores, over) for end in draw(st.lists(st.sampled_from(several), min_size=1, max_size=2, unique=True))]
+
+
+@st.composite
+def masked_streams(draw):
+    """Masked scores, reduced along an axis that is streamed; other axes grouped or not."""
+    a, b, c, d = AXES
+    scores = dk.contract(dk.array("X", *draw(st.sampled_from([(), (d,)])), a, c), dk.array("Y", b, c), over=c)
+    mask = draw(masks_over(a, b))
+    hidden, ends = draw(st.sampled_from([(-sympy.oo, [_attended, _reduced]), (0, [_summed])]))
+    outputs = draw(st.sampled_from(ends))(draw, dk.select(mask, scores, hidden), b)
+    term = derive.fuse(Term(*ops.trace(outputs, {}), "masked"))
+    for axis in draw(st.permutations([a.name, d.name, "e"])):
+        if axis in term.axes and draw(st.booleans()):
+            term = _tried(term, lambda t, axis=axis: derive.group(t, **{axis: f"g_{axis}"}))
+    term = _tried(term, lambda t: derive.stream(t, b="s_b"))
+    return Labelled(term, draw(sizes_for(term)))
+
+
+def _summed(draw, scores, over):
+    return [dk.total(scores, over)]
+
+
+@st.composite
+def masks_over(draw, a, b):
+    """Which positions along `a` see which along `b`: one condition or two of them together."""
+    made = [draw(st.sampled_from(_RULES))(draw, a, b) for _ in range(draw(st.integers(1, 2)))]
+    return made[0] if len(made) == 1 else made[0] & made[1]
+
+
+_RULES = [
+    lambda draw, a, b: dk.causal(a, b, draw(st.sampled_from(["top-left", "bottom-right"]))),
+    lambda draw, a, b: dk.window(a, b, draw(st.integers(1, 4))),
+    lambda draw, a, b: dk.index(a) <= dk.index(b),
+    lambda draw, a, b: dk.index(a) + dk.index(b) < draw(st.integers(1, 9)),
+    lambda draw, a, b: dk.index(b) >= draw(st.integers(0, 5)),
+    lambda draw, a, b: dk.index(b) * 2 <= dk.index(a) + draw(st.integers(-2, 4)),
+]
 
 
 @st.composite

@@ -1,22 +1,43 @@
 """What a program moves and holds, counted while its loops run, is what the formulas say: to the element."""
 
 from hypothesis import given, settings
-from strategies import arrays_for, labelled
+from strategies import arrays_for, labelled, masked_streams
 
 from diagkit import cost
 from diagkit.program import lower
 
 
-@settings(max_examples=1000, deadline=None)
-@given(labelled())
-def test_counts_equal_formulas(case):
+def agree(case):
+    """Counts against formulas, elements and bytes. Formulas for memory are about loops that run."""
     count = lower(case.term, **case.sizes).count()
     moved = cost.transfers(case.term)
     assert count.transfers == moved.at(**case.sizes)
     assert count.bytes() == moved.bytes().at(**case.sizes)
     held = cost.memory(case.term)
-    assert count.peak == held.peak(**case.sizes)
-    assert count.peak_bytes == held.bytes().peak(**case.sizes)
+    peaks = held.peak(**case.sizes), held.bytes().peak(**case.sizes)
+    if every_loop_runs(case.term, count):
+        assert (count.peak, count.peak_bytes) == peaks
+    else:
+        assert count.peak <= peaks[0] and count.peak_bytes <= peaks[1]
+
+
+def every_loop_runs(term, count):
+    """Whether each streamed array was loaded at all: a mask may hide every chunk of it."""
+    streamed = {form.axis for form in term.forms}
+    chunks = [w.name for w in term.wires.values() if streamed & {axis.name for axis in w.axes}]
+    return all(moved for (array, *_), moved in count.transfers.items() if array in chunks)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(labelled())
+def test_counts_equal_formulas(case):
+    agree(case)
+
+
+@settings(max_examples=200, deadline=None)
+@given(masked_streams())
+def test_counts_equal_formulas_where_masks_skip_chunks(case):
+    agree(case)
 
 
 @settings(max_examples=100, deadline=None)

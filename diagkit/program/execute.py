@@ -46,8 +46,17 @@ class Walk:
 
     def go(self) -> None:
         """Run the kernel."""
+        for statement in self.kernel.statements:
+            if isinstance(statement, Load | Store):
+                self.moved(statement, 0)
         with self.meter.kernel(self.kernel.name):
             self.each(self.kernel.body)
+
+    def moved(self, statement: Load | Store, elements: int) -> None:
+        """Count what a load or a store moves; nothing at all is counted as 0."""
+        source, target = (SLOW, FAST) if isinstance(statement, Load) else (FAST, SLOW)
+        key = statement.wire, source, target, statement.traffic
+        self.meter.move(key, elements, self.kernel.wire[statement.wire].dtype)
 
     def each(self, body: Iterable[Statement]) -> None:
         """Run statements in order."""
@@ -195,14 +204,12 @@ def _ceil(size: int, tile: int) -> int:
 
 
 def _load(walk: Walk, load: Load) -> None:
-    moved = walk.load(load.wire)
-    walk.meter.move((load.wire, SLOW, FAST, load.traffic), moved, walk.kernel.wire[load.wire].dtype)
+    walk.moved(load, walk.load(load.wire))
     _hold(walk, load.wire, load.column)
 
 
 def _store(walk: Walk, store: Store) -> None:
-    moved = walk.store(store.wire)
-    walk.meter.move((store.wire, FAST, SLOW, store.traffic), moved, walk.kernel.wire[store.wire].dtype)
+    walk.moved(store, walk.store(store.wire))
 
 
 def _init(walk: Walk, init: Init) -> None:
