@@ -42,26 +42,29 @@ class Ahead:
 def arrange(line: Line, column: Column, ahead: Ahead) -> Placed:
     """Put one column at the right end of the line."""
     stack = list(line.stack)
-    operands = [_take(line, stack, key, ahead) for key in column.reads]
+    operands = [_take(line, stack, key, column, ahead) for key in column.reads]
     placed = _CASES[column.glyph](line, stack, column, operands, ahead)
     placed.after = line.open("label", line.stack)
     return placed
 
 
-def _take(line: Line, stack: list[Bundle], key: Key, ahead: Ahead) -> Bundle:
+def _take(line: Line, stack: list[Bundle], key: Key, column: Column, ahead: Ahead) -> Bundle:
     """The array that a column reads: itself when nobody needs it afterwards; else it forks, the new
-    branch below, and the column takes the branch or the wires above it."""
+    branch below, and the column takes the branch or the wires above it. A rail is left to the column
+    that renews it."""
     place, bundle = next((n, b) for n, b in enumerate(stack) if b.key == key)
     if not ahead.goes_on(key):
         return bundle
     copies = []
     for strand in bundle.wires:
         copy = line.strand(strand.axis, strand.level, strand.kind, strand.owner)
-        copy.forked, copy.named = strand, strand.named
+        copy.forked = strand
         copies.append(copy)
-    branch = replace(bundle, strands=copies)
+    branch = replace(bundle, strands=copies, rail=False)
     stack.insert(place + 1, branch)
-    return branch if ahead.copy_below(key) else bundle
+    moves = bundle.rail or column.renews is not None
+    below = column.renews != key if moves else ahead.copy_below(key)
+    return branch if below else bundle
 
 
 def _put(stack: list[Bundle], old: Bundle, new: Sequence[Bundle]) -> None:
@@ -70,14 +73,19 @@ def _put(stack: list[Bundle], old: Bundle, new: Sequence[Bundle]) -> None:
 
 
 def _together(stack: list[Bundle], operands: list[Bundle]) -> list[Bundle]:
-    """Bring the operands next to each other, around the one with the most wires; returns them in order."""
+    """Bring the operands next to each other, around the one that is hardest to move; returns them in order."""
     marked = {id(bundle) for bundle in operands}
     ordered = [bundle for bundle in stack if id(bundle) in marked]
-    anchor = max(ordered, key=lambda bundle: len(bundle.strands))
+    anchor = _anchor(ordered)
     rest = [bundle for bundle in stack if id(bundle) not in marked or bundle is anchor]
     place = next(n for n, bundle in enumerate(rest) if bundle is anchor)
     stack[:] = rest[:place] + ordered + rest[place + 1 :]
     return ordered
+
+
+def _anchor(operands: Sequence[Bundle]) -> Bundle:
+    """The operand that stays where it is: a rail, else wires that were there before, else the most wires."""
+    return max(operands, key=lambda b: (b.rail, all(s.forked is None or s.spans for s in b.strands), len(b.strands)))
 
 
 def _recoloured(line: Line, strands: Sequence[Strand], level: int) -> list[Strand]:
@@ -93,7 +101,7 @@ def _recoloured(line: Line, strands: Sequence[Strand], level: int) -> list[Stran
 
 def _result(line: Line, group: Sequence[Bundle], column: Column, strands: list[Strand]) -> None:
     """Put the array that the column makes where its operands were."""
-    made = Bundle(column.makes[0], strands)
+    made = Bundle(column.makes[0], strands, rail=column.renews is not None)
     stack = list(line.stack)
     inside = {id(bundle) for bundle in group}
     place = next(n for n, bundle in enumerate(stack) if id(bundle) in inside)
@@ -232,9 +240,14 @@ def _through(line: Line, stack: list[Bundle], column: Column, operands: list[Bun
 
 
 def _seat_glyph(line: Line, stack: list[Bundle], column: Column, operands: list[Bundle], ahead: Ahead) -> Placed:
-    """Softmax and norms: a glyph that sits on the wires it normalises."""
+    """Softmax and norms: a glyph that sits on the wires it normalises; gains join these before it."""
     bundle = _gathered(operands[0], column.acts)
+    _together(stack, operands)
     _put(stack, operands[0], [bundle])
+    for gain in operands[1:]:
+        for strand in gain.wires:
+            strand.joins = _axis(bundle, strand.axis)
+        _put(stack, gain, [])
     placed = _placed(line, column, line.open("glyph", stack))
     placed.spans = [strand for strand in bundle.wires if strand.axis in column.acts]
     line.room(placed.spans[0], placed.spans[-1], 40, 28)
@@ -244,14 +257,14 @@ def _seat_glyph(line: Line, stack: list[Bundle], column: Column, operands: list[
 
 def _join(line: Line, stack: list[Bundle], column: Column, operands: list[Bundle], ahead: Ahead) -> Placed:
     """A map of several arrays: wires of one axis meet in a dot, then go through one box."""
-    seen: dict[str, Strand] = {}
+    ordered = _together(stack, operands)
+    base = _anchor(ordered)
+    seen = {strand.axis: strand for strand in base.wires}
     group = []
-    for bundle in _together(stack, operands):
-        rows = []
+    for bundle in ordered:
+        rows = [strand for strand in bundle.wires if seen.setdefault(strand.axis, strand) is strand]
         for strand in bundle.wires:
-            first = seen.setdefault(strand.axis, strand)
-            strand.joins = None if first is strand else first
-            rows += [strand] if first is strand else []
+            strand.joins = None if strand in rows else seen[strand.axis]
         group.append((bundle, replace(bundle, strands=rows)))
     for old, new in group:
         _put(stack, old, [new] if new.strands else [])

@@ -22,6 +22,7 @@ WIDEST = 880.0
 LABEL = 15.0
 NAME = 24.0
 SMALL_NAME = 16.0
+NOTE = 9.5
 
 
 @dataclass
@@ -101,7 +102,7 @@ def _guess(column: Column) -> float:
     return max(_USUAL.get(column.glyph, 88.0), runs_width(column.text, 14) + 56)
 
 
-def draw_lines(pen: Pen, sheet: Sheet, cells: Cells, top: float, widest: float = WIDEST) -> tuple[float, float]:
+def draw_lines(pen: Pen, sheet: Sheet, cells: Cells, top: float, widest: float = WIDEST, ruled: bool = True) -> tuple[float, float]:  # fmt: skip
     """Draw a sheet, wrapped where it is wide; returns how far it reaches to the right and down."""
     uses, carried = Uses(sheet), list[Bundle]()
     right, ranges = 0.0, break_lines(sheet, cells, widest)
@@ -109,7 +110,7 @@ def draw_lines(pen: Pen, sheet: Sheet, cells: Cells, top: float, widest: float =
         last = end == len(sheet.columns)
         fresh = _entering(sheet, uses, begin, end, last)
         drawn = _arranged(sheet, uses, (begin, end), carried, fresh, last)
-        wide, top = _draw_line(pen, sheet, cells, drawn, top)
+        wide, top = _draw_line(pen, sheet, cells, drawn, top, ruled)
         right, carried = max(right, wide), drawn.outputs
         top += 0 if last else 26
     return right, top
@@ -129,7 +130,7 @@ def _arranged(sheet: Sheet, uses: Uses, span: tuple[int, int], carried: list[Bun
     wanted = [key for key in sheet.outputs] if last else [b.key for b in line.stack if uses.after(b.key, end - 1)]
     kept = sorted((b for b in line.stack if b.key in wanted), key=lambda b: wanted.index(b.key))
     outputs = [closed_up(bundle, _axes_of(sheet, bundle)) for bundle in kept]
-    hug = [strand for bundle in outputs for strand in bundle.strands[:-1]]
+    hug = [strand for bundle in outputs if not bundle.rail for strand in bundle.strands[:-1]]
     closing = line.open("margin", outputs, hug=hug)
     return Drawn(line, placed, opening, closing, outputs, last)
 
@@ -144,31 +145,32 @@ def _axes_of(sheet: Sheet, bundle: Bundle) -> tuple[str, ...]:
 def _again(line: Line, bundle: Bundle) -> Bundle:
     """An array that came from the line above."""
     strands = [line.strand(s.axis, s.level, s.kind) for s in bundle.wires]
-    return Bundle(bundle.key, strands, name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), continued=True)
+    return Bundle(bundle.key, strands, name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), continued=True, rail=bundle.rail)
 
 
 def _bundle(line: Line, source: Source) -> Bundle:
     strands = [line.strand(axis, source.level) for axis in source.axes] or [line.strand("", source.level, "item")]
-    return Bundle(source.key, strands, source.shown, source.note)
+    return Bundle(source.key, strands, source.shown, source.note, rail=source.rail)
 
 
 # From rows to places.
 
 
-def _draw_line(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn, top: float) -> tuple[float, float]:
+def _draw_line(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn, top: float, ruled: bool) -> tuple[float, float]:
     keys = [placed.column.key for placed in drawn.placed]
     heights = [cells.height(row, keys, drawn.last) for row in range(len(cells.names))]
     first = top + 22 + sum(heights) + (16 if heights else 10)
     low = drawn.line.settle(first + 34)
     right = _place_columns(pen, sheet, cells, drawn)
-    draw_separators(pen, drawn.line)
+    if not sheet.dense:
+        draw_separators(pen, drawn.line)
     draw_wires(pen, drawn.line)
-    right = _draw_head(pen, cells, drawn, top, heights, right)
+    right = _draw_head(pen, cells, drawn, top, heights, right, ruled)
     return right, low + 44
 
 
 def _place_columns(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn) -> float:
-    names = max((runs_width(b.shown, _name_size(b)) for b in drawn.opening.stack), default=0.0)
+    names = max((max(runs_width(b.shown, _name_size(b)), runs_width(b.note, NOTE, SANS)) for b in drawn.opening.stack), default=0.0)  # fmt: skip
     opening = drawn.opening
     opening.x0 = LEFT + names + 12
     _say_names(pen, opening.stack, LEFT + names / 2, opening)
@@ -185,7 +187,7 @@ def _place_column(pen: Pen, sheet: Sheet, cells: Cells, placed: Placed, drawn: D
     zone, after, column = placed.zone, placed.after, placed.column
     wide = measure(placed)
     head = max(cells.width(column.key), runs_width(column.head, CELL)) / 2 + 6
-    start = x + _route(drawn.line, zone)
+    start = x + _route(drawn.line, zone, sheet.dense)
     zone.x0 = max(start, reach + head - wide / 2)
     _stretch_label(drawn.line, zone, zone.x0 - start)
     zone.x1 = zone.x0 + wide
@@ -204,10 +206,10 @@ def _stretch_label(line: Line, zone: Zone, extra: float) -> None:
     line.zones[zone.number - 1].x1 += extra
 
 
-def _route(line: Line, zone: Zone) -> float:
+def _route(line: Line, zone: Zone, dense: bool) -> float:
     """How much room wires need to change rows before a zone."""
     drop = max((abs(a - b) for a, b in line_moves(line, zone)), default=0.0)
-    return 4.0 if drop < 0.5 else min(max(26.0, 12 + 0.42 * drop), 60.0)
+    return 4.0 if drop < 0.5 else min(max(26.0, 12 + 0.42 * drop), 42.0 if dense else 60.0)
 
 
 def line_moves(line: Line, zone: Zone) -> list[tuple[float, float]]:
@@ -250,7 +252,10 @@ def axis_runs(sheet: Sheet, bundle: Bundle, strand: Strand) -> tuple[Runs, bool]
 
 def _labels(pen: Pen, sheet: Sheet, zone: Zone, x: float, pad: float) -> float:
     """Label the new wires of a zone, and those whose last label is far away; returns the zone's width."""
-    due = [(b, s) for b in zone.stack for s in b.strands if s.kind == "axis" and (not s.named or x - s.label_x > 300)]
+    for strand in (s for b in zone.stack for s in b.strands if sheet.dense and s.forked is not None):
+        strand.named = strand.named or zone.kind == "label"
+    again = 1e9 if sheet.dense else 300
+    due = [(b, s) for b in zone.stack for s in b.strands if s.kind == "axis" and (not s.named or x - s.label_x > again)]
     if not any(not strand.named for _, strand in due):
         return pad + 8
     set_runs = [(strand, *axis_runs(sheet, bundle, strand)) for bundle, strand in due]
@@ -284,12 +289,12 @@ def _say_names(pen: Pen, stack: Sequence[Bundle], x: float, zone: Zone) -> None:
         y = (rows[0] + rows[-1]) / 2 + size * 0.3
         role = "head" if bundle.continued else "name"
         pen.say(bundle.shown, x, y, size, role, owner=bundle.key[0])
-        pen.say(bundle.note, x, y + 14, 9.5, "format", family=SANS, owner=bundle.key[0])
+        pen.say(bundle.note, x, y + 14, NOTE, "format", family=SANS, owner=bundle.key[0])
 
 
 def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
     closing = drawn.closing
-    closing.x0 = x + _route(drawn.line, closing)
+    closing.x0 = x + _route(drawn.line, closing, sheet.dense)
     for bundle in closing.stack:
         for strand in bundle.strands:
             strand.named = strand.named and x - strand.label_x < 60
@@ -306,7 +311,7 @@ def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
 # The head: names of columns and the cost table.
 
 
-def _draw_head(pen: Pen, cells: Cells, drawn: Drawn, top: float, heights: list[float], right: float) -> float:
+def _draw_head(pen: Pen, cells: Cells, drawn: Drawn, top: float, heights: list[float], right: float, ruled: bool) -> float:  # fmt: skip
     heads = {placed.column.key: placed.column for placed in drawn.placed}
     base = top + 14
     total = bool(cells.names) and drawn.last and cells.total_width > 0
@@ -316,7 +321,7 @@ def _draw_head(pen: Pen, cells: Cells, drawn: Drawn, top: float, heights: list[f
         pen.say(column.head, drawn.heads[key], base, CELL - (0 if column.glyph not in ("load", "store") else 1), "head", owner=str(key))  # fmt: skip
     if total:
         pen.say(roman("total"), at, base, 11, "head", family=SANS)
-    if heads:
+    if heads and ruled:
         _rule(pen, base + 7, right)
     y = base + 7
     for row, high in enumerate(heights):
@@ -326,7 +331,7 @@ def _draw_head(pen: Pen, cells: Cells, drawn: Drawn, top: float, heights: list[f
     if heights:
         y += 5
         _rule(pen, y, right)
-    for key in heads:
+    for key in heads if ruled else ():
         x = drawn.heads[key]
         pen.draw("line", polyline([(x, y + 2), (x, y + 8)]), "rule", str(key))
     return right

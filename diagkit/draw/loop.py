@@ -17,10 +17,13 @@ from diagkit.draw.plan import Sheet, loop_plan
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
 from diagkit.draw.table import set_table
 from diagkit.draw.typeset import formula, joined, name_runs, roman
-from diagkit.term import Array, Box, State, StreamForm, Term, rename_box
+from diagkit.term import Array, Box, Map, State, StreamForm, Term, rename_box
 
-PAD = 16.0
+PAD = 14.0
+INSET = 24.0
 HEAD = 11.5
+UNFOLDED = 1400.0
+"""How wide a line of a loop may be before it wraps; the whole is then made smaller to fit the sheet."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ def short_names(form: StreamForm) -> dict[str, str]:
             _call(called, box.name, ["δ" if len(factors) == 1 else f"δ_{called.get(owner, owner)}", box.name])
         elif box.name.endswith(".part") and owner in called:
             _call(called, box.name, [f"{called[owner]}_chunk", box.name])
+        elif box.name.endswith(".exp"):
+            _call(called, box.name, ["p", box.name])
         elif "." in box.name:
             _call(called, box.name, [_last(box.name), box.name])
     return called
@@ -83,7 +88,8 @@ def unfold(term: Term, number: int) -> Unfolded | None:
     called = short_names(form)
     states = tuple(Array(called[s.name], s.axes, s.dtype) for s in form.state)
     after = (*form.step, *form.tail)
-    fixed = _piece(term, form.fixed, called, (), [box.name for box in form.fixed if _read(after, box.name)], "before")
+    before = [box for box in form.fixed if box.name not in term.wires or not term.wires[box.name].virtual]
+    fixed = _piece(term, before, called, (), [box.name for box in before if _read(after, box.name)], "before")
     step = _piece(term, form.step, called, states, [s.new for s in form.state], "step", form.fixed)
     tail = _piece(term, form.tail, called, states, [box.name for box in form.tail if box.name in region.stores], "after", form.fixed)  # fmt: skip
     assert step is not None
@@ -102,12 +108,12 @@ def _piece(
     """One section of a form as a term: what it reads from outside are its inputs."""
     if not boxes:
         return None
-    made = {box.name for box in boxes} | {state.name for state in states}
+    back = {new: old for old, new in called.items()}
+    made = {box.name for box in boxes} | {back.get(state.name, state.name) for state in states}
     outside = {box.name: box.axes for box in given} | {wire: w.axes for wire, w in term.wires.items() if not w.virtual}
     positions = _positions(term, boxes, made)
     renamed = tuple(rename_box(box, called) for box in (*positions, *boxes))
     known = {box.name for box in renamed} | {state.name for state in states}
-    back = {new: old for old, new in called.items()}
     reads = dict.fromkeys(wire for box in renamed for wire in box.inputs if wire not in known)
     inputs = tuple(Array(wire, outside[back.get(wire, wire)]) for wire in reads)
     used = tuple(state for state in states if _read(renamed, state.name))
@@ -117,10 +123,10 @@ def _piece(
 def _positions(term: Term, boxes: Sequence[Box], made: set[str]) -> tuple[Box, ...]:
     """Boxes of positions that the section reads and does not make itself."""
     wanted: set[str] = {wire for box in boxes for wire in box.inputs}
-    for box in reversed(term.flat):
-        if box.name in wanted:
-            wanted |= set(box.inputs)
-    return tuple(b for b in term.flat if b.name in wanted and b.name not in made and term.wires[b.name].virtual)
+    free = [box for box in term.flat if term.wires[box.name].virtual and box.name not in made]
+    for box in reversed(free):
+        wanted |= set(box.inputs) if box.name in wanted else set()
+    return tuple(box for box in free if box.name in wanted)
 
 
 # Drawing.
@@ -139,21 +145,22 @@ def draw_loops(pen: Pen, term: Term, sheet: Sheet, top: float, widest: float) ->
 
 def _draw_loop(pen: Pen, loop: Unfolded, sheet: Sheet, top: float, widest: float) -> tuple[float, float]:
     inner = Pen()
-    y = top + 24
-    inner.say(_heading(loop, sheet), LEFT, y, 13, "caption", "start")
-    right, y = runs_width(_heading(loop, sheet), 13) + LEFT, y + 6
+    heading = _heading(loop, sheet)
+    inner.say(heading, LEFT, 24, 13, "caption", "start")
+    right, y = runs_width(heading, 13) + LEFT, 30.0
     if loop.first is not None:
-        right, y = _section(inner, loop, loop.first, sheet, "before the loop", (right, y), widest)
-    start = y
-    right, y = _section(inner, loop, loop.step, sheet, "each chunk", (right, y), widest)
-    right, y = _back(inner, loop, right, start, y)
+        right, y = _section(inner, loop, loop.first, sheet, "before the loop", (right, y), {})
+    right, y = _section(inner, loop, loop.step, sheet, "each chunk", (right, y), loop.starts)
+    right, y = _back(inner, loop, right, y)
     if loop.last is not None:
-        right, y = _section(inner, loop, loop.last, sheet, "after the last chunk", (right, y), widest)
-    pen.draw("back", rectangle((LEFT - 4, top, right + PAD + 8, y + 2), 8), "tint-stream", "loop")
+        right, y = _ending(inner, loop, loop.last, sheet, (right, y))
+    scale = min(1.0, (widest - LEFT) / (right + INSET + PAD))
+    far, low = scale * (right + INSET + PAD), top + scale * (y + 4)
+    pen.draw("back", rectangle((LEFT - 4, top, far, low), 8), "tint-stream", "loop")
     for layer in LAYERS:
-        pen.layers[layer] += [mark.shifted(PAD - 4, 0) for mark in inner.layers[layer]]
-    pen.words += [line.shifted(PAD - 4, 0) for line in inner.words]
-    return right + PAD + 8, y + 6
+        pen.layers[layer] += [mark.scaled(scale).shifted(INSET * scale, top) for mark in inner.layers[layer]]
+    pen.words += [line.scaled(scale).shifted(INSET * scale, top) for line in inner.words]
+    return far, low + 4
 
 
 def _heading(loop: Unfolded, sheet: Sheet) -> Runs:
@@ -173,26 +180,50 @@ def _rescaled(loop: Unfolded) -> Runs:
         called = {f"a{at}": name_runs(wire) for at, wire in enumerate(box.inputs)}
         expr = getattr(box, "expr", None)
         said += roman(", " if place else "; rescaled by ") + name_runs(box.name) + roman(" = ")
-        said += formula(expr, (), lambda name, called=called: called.get(name) or name_runs(name))  # type: ignore[misc]
+        said += formula(expr, (), lambda name, called=called: called.get(name) or name_runs(name))
     return said
 
 
-def _section(pen: Pen, loop: Unfolded, piece: Term, sheet: Sheet, head: str, at: tuple[float, float], widest: float) -> tuple[float, float]:  # fmt: skip
+def _section(pen: Pen, loop: Unfolded, piece: Term, sheet: Sheet, head: str, at: tuple[float, float], starts: dict[str, Any]) -> tuple[float, float]:  # fmt: skip
     """One section: its heading, then its diagram, all of it in fast memory."""
     right, y = at
-    inside = replace(loop_plan(piece, loop.number, loop.starts), tiles=sheet.tiles, barred=sheet.barred)
+    inside = replace(loop_plan(piece, loop.number, starts), tiles=sheet.plain_tiles(), barred=sheet.barred)
     pen.say(roman(head, bold=True), LEFT, y + 16, HEAD, "note", "start", SANS)
-    wide, low = draw_lines(pen, inside, set_table(None, inside.columns, ()), y + 20, widest - 2 * PAD)
+    wide, low = draw_lines(pen, inside, set_table(None, inside.columns, ()), y + 20, UNFOLDED, ruled=False)
     return max(right, wide), low - 8
 
 
-def _back(pen: Pen, loop: Unfolded, right: float, top: float, low: float) -> tuple[float, float]:
-    """The arrow from the renewed state back to the old one."""
-    y, far = low + 4, right + 6
+def _ending(pen: Pen, loop: Unfolded, last: Term, sheet: Sheet, at: tuple[float, float]) -> tuple[float, float]:
+    """What comes after the loop: one line of formulas where that says it all, else a diagram."""
+    if not all(isinstance(box, Map) for box in last.boxes) or len(last.boxes) > 2:
+        return _section(pen, loop, last, sheet, "after the last chunk", at, {})
+    head = roman("after the last chunk", bold=True)
+    pen.say(head, LEFT, at[1] + 18, HEAD, "note", "start", SANS)
+    said: Runs = ()
+    for place, box in enumerate(last.boxes):
+        called = {f"a{n}": name_runs(wire) for n, wire in enumerate(box.inputs)}
+        expr = getattr(box, "expr", None)
+        said += (roman(",  ") if place else ()) + name_runs(box.name) + roman(" = ")
+        said += formula(expr, (), lambda name, called=called: called.get(name) or name_runs(name))
+    x = LEFT + runs_width(head, HEAD, SANS) + 12
+    pen.say(joined(said), x, at[1] + 18, 14, "caption", "start")
+    return max(at[0], x + runs_width(said, 14)), at[1] + 30
+
+
+def _back(pen: Pen, loop: Unfolded, right: float, low: float) -> tuple[float, float]:
+    """The arrow from the renewed state back to the old one, round the bottom."""
+    y, far, near = low + 8, right + 4, LEFT - 15
+    new = [line.y - 5 for line in pen.words if line.role == "name" and line.owner in {f"{n}.new" for n in loop.starts}]
+    old = [line.y - 5 for line in pen.words if line.role == "name" and line.owner in loop.starts]
+    rows = (min(new), max(new))
+    pen.draw("line", polyline([(far - 6, rows[0]), (far, rows[0]), (far, y), (near, y), (near, min(old)), (near + 4, min(old))]), "loop")  # fmt: skip
+    for row in new[1:]:
+        pen.draw("line", polyline([(far - 6, row), (far, row)]), "loop")
+    for row in old:
+        pen.draw("line", polyline([(near, row), (near + 4, row)]), "loop")
+        pen.draw("front", polyline([(near + 9, row), (near + 2, row - 4), (near + 2, row + 4)], closed=True), "loop-head")
     said: Runs = roman("next chunk: ")
     for place, name in enumerate(loop.starts):
         said += (roman(", ") if place else ()) + name_runs(name) + roman(" ← ") + name_runs(f"{name}.new")
-    pen.draw("line", polyline([(far - 6, low - 22), (far, low - 22), (far, y), (LEFT - 6, y), (LEFT - 6, low - 22), (LEFT, low - 22)]), "loop")  # fmt: skip
-    pen.draw("front", polyline([(LEFT + 2, low - 22), (LEFT - 5, low - 26), (LEFT - 5, low - 18)], closed=True), "loop-head")
-    pen.say(joined(said), (LEFT + far) / 2, y - 6, 12, "note")
-    return far, y + 10
+    pen.say(joined(said), (near + far) / 2, y - 6, 12, "note")
+    return far, y + 8

@@ -7,14 +7,14 @@ box that reads them, and so are the weights of a learned layer in a diagram with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
 import sympy
 
 from diagkit.draw.scene import Runs, runs_width
-from diagkit.draw.typeset import formula, italic, name_runs, raised, roman, short_name
+from diagkit.draw.typeset import formula, italic, joined, name_runs, raised, roman, short_name
 from diagkit.draw.wording import column_words
 from diagkit.term import (
     Axes,
@@ -44,18 +44,22 @@ GLOBAL = -1
 
 @dataclass(frozen=True)
 class Source:
-    """An array that stands at the left: where it lives, its axes, its level, a note under its name."""
+    """An array that stands at the left: where it lives, its axes, its level, a note under its name. A `rail`
+    is carried round a loop: it keeps its row, other wires come to it."""
 
     key: Key
     axes: tuple[str, ...]
     level: int = 0
     note: Runs = ()
     shown: Runs = ()
+    rail: bool = False
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its key in the cost table, its glyph, the wires it reads and makes, and what to write."""
+    """One column: its key in the cost table, its glyph, the wires it reads and makes, and what to write.
+
+    `renews` is the state that it replaces, in a loop: the result stands where that stood."""
 
     key: Any
     glyph: str
@@ -70,6 +74,7 @@ class Column:
     style: str = ""
     head: Runs = ()
     about: str = ""
+    renews: Key | None = None
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,11 @@ class Sheet:
     tiles: dict[tuple[int, str], Runs] = field(default_factory=dict)
     barred: frozenset[str] = frozenset()
     shown: bool = False
+    dense: bool = False
+
+    def plain_tiles(self) -> dict[tuple[int, str], Runs]:
+        """The tiles without what divides them."""
+        return {key: tuple(run for run in runs if not run.text.startswith("(")) for key, runs in self.tiles.items()}
 
 
 def is_labelled(term: Term) -> bool:
@@ -150,10 +160,54 @@ def loop_plan(term: Term, number: int, starts: Mapping[str, Any]) -> Sheet:
     planner = _Planner(term)
     notes = {name: roman("from ") + formula(value) for name, value in starts.items()}
     sources = tuple(
-        Source((a.name, number), names(a.axes), 1, notes.get(a.name, ()), source_name(a.name)) for a in term.inputs
+        Source((a.name, number), names(a.axes), 1, notes.get(a.name, ()), source_name(a.name), a.name in starts)
+        for a in term.inputs
     )
-    columns = tuple(planner.column(box, number) for box in term.boxes if planner.drawn(box.name))
-    return Sheet(sources, columns, tuple((wire, number) for wire in term.outputs), shown=True)
+    taken_in = _taken_in(term)
+    columns = [
+        _accumulating(planner, box, taken_in, number) or planner.column(box, number)
+        for box in term.boxes
+        if planner.drawn(box.name) and box.name not in taken_in
+    ]
+    columns = [replace(column, renews=_renewed(column, starts)) for column in columns]
+    return Sheet(sources, tuple(columns), tuple((wire, number) for wire in term.outputs), shown=True, dense=True)
+
+
+def _renewed(column: Column, starts: Mapping[str, Any]) -> Key | None:
+    """The state that a column replaces: the one it reads and makes anew."""
+    (made,) = column.makes
+    old = (made[0].removesuffix(".new"), made[1])
+    return old if old != made and old[0] in starts and old in column.reads else None
+
+
+def _taken_in(term: Term) -> dict[str, Reduce]:
+    """Reductions whose one reader is a map of several arrays: drawn together with it, as one box in which
+    the reduced wire ends and the state goes on."""
+    found = {}
+    for box in term.boxes:
+        readers = term.consumers(box.name)
+        if isinstance(box, Reduce) and len(readers) == 1 and box.name not in term.outputs:
+            if isinstance(readers[0], Map) and len(readers[0].inputs) > 1:
+                found[box.name] = box
+    return found
+
+
+def _accumulating(planner: _Planner, box: Box, taken_in: dict[str, Reduce], number: int) -> Column | None:
+    """The column of a map together with the reduction it reads; None for any other box."""
+    part = next((taken_in[wire] for wire in box.inputs if wire in taken_in), None)
+    if part is None or not isinstance(box, Map):
+        return None
+    term, (source,) = planner.term, part.inputs
+    column = planner.column(box, number)
+    keys = dict.fromkeys((source if wire == part.name else wire, number) for wire in box.inputs)
+    axes = {key: names(term.wires[key[0]].axes) for key in (*keys, *column.makes)}
+    own = name_runs(short_name(source), 50, 14)
+    sign = () if part.op == "max" and isinstance(box.expr, sympy.Max) else roman({"sum": "Σ "}.get(part.op, f"{part.op} "))
+    called = {f"a{place}": name_runs(short_name(wire), 50, 14) for place, wire in enumerate(box.inputs)}
+    called[f"a{box.inputs.index(part.name)}"] = joined(sign + own)
+    text = formula(box.expr, (), lambda name: called.get(name) or name_runs(name))
+    about = f"{column.about}, with {column_words(part, term.wires)}"
+    return replace(column, glyph="join", reads=tuple(keys), axes=axes, text=short(text, box), about=about)
 
 
 class _Planner:
@@ -305,7 +359,9 @@ def _view_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]:
 def _block_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]:
     kind = {"softmax": "softmax", "rmsnorm": "norm", "layernorm": "norm", "l2 norm": "norm"}.get(box.title.lower(), "block")
     acts = block_axes(term, box)
-    if len(drawn) != 1 or not acts:
+    main = set(names(term.wires[drawn[0]].axes)) if drawn else set()
+    inside = all(set(names(term.wires[wire].axes)) <= main for wire in drawn[1:])
+    if not acts or not inside or (kind == "softmax" and len(drawn) > 1):
         kind = "block"
     text = roman(box.title) if kind == "block" else _learned_names(term, box)
     return {"glyph": kind, "acts": acts, "title": box.title, "style": kind, "text": text}
@@ -418,7 +474,7 @@ def _named(term: Term, box: Map, expr: Any, tight: int = 0) -> Runs:
     return formula(expr, tuple(term.axes), lambda name: called.get(name) or name_runs(name), tight)
 
 
-def short(runs: Runs, box: Box, room: float = 96.0) -> Runs:
+def short(runs: Runs, box: Box, room: float = 118.0) -> Runs:
     """The runs where they are short enough for a glyph, else the box's own name."""
     return runs if runs_width(runs, 14) <= room else name_runs(short_name(box.name), room, 14)
 

@@ -86,6 +86,7 @@ class Bundle:
     shown: Runs = ()
     note: Runs = ()
     continued: bool = False
+    rail: bool = False
 
     def axis(self, name: str) -> Strand | None:
         """The strand of that axis."""
@@ -227,24 +228,34 @@ def _gap(upper: Strand, lower: Strand, together: bool) -> float:
 
 
 def _undisturbed(old: Sequence[Strand], new: Sequence[Strand]) -> set[Strand]:
-    """The strands that have the same strands above them as before, or the same below."""
-    bit = {strand: 1 << place for place, strand in enumerate(dict.fromkeys([*old, *new]))}
-    above_old, below_old = _masks(old, bit), _masks(list(reversed(old)), bit)
-    above_new, below_new = _masks(new, bit), _masks(list(reversed(new)), bit)
-    return {
-        strand
-        for strand in new
-        if strand in above_old
-        and (above_old[strand] == above_new[strand] or below_old[strand] == below_new[strand])
-    }
+    """The strands that keep their rows. Those that trade places with their neighbours all get new ones;
+    where a few cross many, the many keep theirs."""
+    both = set(old) & set(new)
+    was = {strand: place for place, strand in enumerate(strand for strand in old if strand in both)}
+    keeps: set[Strand] = set()
+    window: list[Strand] = []
+    for place, strand in enumerate(strand for strand in new if strand in both):
+        window.append(strand)
+        if max(was[one] for one in window) == place:
+            keeps |= set(_still(window, was))
+            window = []
+    return keeps
 
 
-def _masks(strands: Sequence[Strand], bit: dict[Strand, int]) -> dict[Strand, int]:
-    seen, masks = 0, {}
-    for strand in strands:
-        masks[strand] = seen
-        seen |= bit[strand]
-    return masks
+def _still(window: list[Strand], was: dict[Strand, int]) -> list[Strand]:
+    """Of strands that change order among each other, those that stay."""
+    rising = _rising(window, was)
+    movers = len(window) - len(rising)
+    return rising if 3 * movers <= len(window) else []
+
+
+def _rising(window: list[Strand], was: dict[Strand, int]) -> list[Strand]:
+    """The longest run of strands, gaps allowed, that stand in their old order."""
+    best: list[list[Strand]] = []
+    for strand in window:
+        before = max((run for run in best if was[run[-1]] < was[strand]), key=len, default=[])
+        best.append([*before, strand])
+    return max(best, key=len)
 
 
 def _topological(tracks: Sequence[Track]) -> list[Track]:

@@ -33,6 +33,10 @@ class Mark:
         moved = tuple((letter, _shift(numbers, dx, dy)) for letter, numbers in self.path)
         return replace(self, path=moved)
 
+    def scaled(self, by: float) -> Mark:
+        """The mark made larger or smaller about the origin."""
+        return replace(self, path=tuple((letter, tuple(n * by for n in numbers)) for letter, numbers in self.path))
+
     def outline(self) -> list[Point]:
         """Points along the mark, curves sampled."""
         points: list[Point] = []
@@ -103,6 +107,10 @@ class Words:
     def shifted(self, dx: float, dy: float) -> Words:
         """The words moved by (dx, dy)."""
         return replace(self, x=self.x + dx, y=self.y + dy)
+
+    def scaled(self, by: float) -> Words:
+        """The words made larger or smaller about the origin."""
+        return replace(self, x=self.x * by, y=self.y * by, size=self.size * by)
 
     @property
     def text(self) -> str:

@@ -137,15 +137,23 @@ def _product(f: _Formula, expr: Any) -> Runs:
     above, below = [], []
     for factor in sympy.Mul.make_args(expr):
         down = factor.is_Pow and factor.exp.is_number and factor.exp.is_negative and factor.exp.is_integer
-        if factor.is_Rational and factor.q != 1:
+        if isinstance(factor, quotient):
+            above += [factor.args[0]] if factor.args[0] != 1 else []
+            below.append(factor.args[1])
+        elif factor.is_Rational and factor.q != 1:
             above += [sympy.Integer(factor.p)] if factor.p != 1 else []
             below.append(sympy.Integer(factor.q))
-        elif down:
+        elif down or _root_below(factor):
             below.append(1 / factor)
         else:
             above.append(factor)
     top = _factors(f, above) if above else roman("1")
     return top + roman("/") + _bracketed(f, below) if below else top
+
+
+def _root_below(factor: Any) -> bool:
+    """Whether a factor is one over the root of more than a single symbol."""
+    return bool(factor.is_Pow and factor.exp == -sympy.Rational(1, 2) and not factor.base.is_Symbol)
 
 
 def _bracketed(f: _Formula, below: list[Any]) -> Runs:
@@ -168,12 +176,15 @@ def _power(f: _Formula, expr: Any) -> Runs:
         return _call("exp")(f, sympy.exp(exponent))
     if exponent == sympy.Rational(1, 2):
         return roman("√") + f.set(base, 3)
-    if exponent.is_Integer and exponent.is_negative:
+    if (exponent.is_Integer and exponent.is_negative) or _root_below(expr):
         return roman("1/") + f.set(1 / expr, 3)
     return f.set(base, 3) + raised(_Formula(tuple(f.rank), f.name).set(exponent))
 
 
 def _rational(f: _Formula, expr: Any) -> Runs:
+    digits = str(expr.q)
+    if expr.p == 1 and len(digits) > 3 and digits.strip("0") == "1":
+        return roman("10") + raised(roman(f"−{len(digits) - 1}"))
     sign = "−" if expr.is_negative else ""
     return roman(f"{sign}{abs(expr.p)}" + (f"/{expr.q}" if expr.q != 1 else ""))
 
