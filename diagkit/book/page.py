@@ -37,7 +37,8 @@ p { max-width: 44rem; } .soft, figcaption, caption { color: var(--soft); }
 th, td { text-align: left; vertical-align: top; padding: 0.35rem 1rem 0.35rem 0; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; } td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .good { color: var(--good); } .bad { color: var(--bad); font-weight: 600; }
-figure { margin: 1.2rem 0; } figure svg, figure img { max-width: 100%; height: auto; background: #ffffff;
+figure { margin: 1.2rem 0; } figure svg { max-width: 100%; } figure img { max-width: min(100%, 46rem); }
+figure svg, figure img { height: auto; background: #ffffff;
   border-radius: 6px; padding: 6px; } figcaption { font-size: 0.85rem; margin-top: 0.2rem; }
 code { font-family: ui-monospace, "SF Mono", Consolas, monospace; font-size: 0.92em; }
 @media (max-width: 60rem) { .page { display: block; } nav { position: static; } }
@@ -58,7 +59,7 @@ def page(report: Report) -> str:
     whole = seconds(sum(chapter.time_s for chapter in report.chapters))
     body = [
         f"<h1>The chapters of diagkit, run</h1><p class='soft'>{escape(report.made)}, {escape(on(report.machine))}</p>",
-        f"<p>{len(report.chapters)} chapters in {whole}: {mark(verdict, not bad)}.</p>",
+        f"<p>Chapters: {len(report.chapters)}, run in {whole}: {mark(verdict, not bad)}.</p>",
         listed(report.reasons),
         *sections,
         claims_section(report),
@@ -170,8 +171,13 @@ def claims_section(report: Report) -> str:
     for claim in report.claims:
         outcome = claim.outcome(report.chapters)
         said = [f"{claim.chapter} {claim.claim}", claim.paper, claim.ours, claim.stated]
-        rows.append([*map(prose, said), mark(outcome, outcome != "not confirmed")])
+        rows.append([*map(prose, said), outcome_mark(outcome)])
     return f"<section id='claims'><h2>The paper's claims</h2>{table(CLAIMS, rows)}</section>"
+
+
+def outcome_mark(outcome: str) -> str:
+    """What the run says to a claim, in its colour; what did not run has none."""
+    return f"<span class='soft'>{outcome}</span>" if outcome == "not run" else mark(outcome, outcome != "not confirmed")
 
 
 def machine_section(report: Report) -> str:
