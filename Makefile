@@ -22,8 +22,9 @@ help:
 
 install: $(STAMP)
 
-# torch first and by its exact version: resolved together with the rest, another build could win.
-$(STAMP): constraints.txt pyproject.toml
+# Named after what it was made from, so it is made again when that changes. torch comes first and by its
+# exact version: resolved together with the rest, another build could win.
+$(STAMP):
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 with venv is needed; PYTHON=/path/to/python names one"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH) --constraint constraints.txt
