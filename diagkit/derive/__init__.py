@@ -2,5 +2,6 @@
 
 from diagkit.derive.fuse import fuse
 from diagkit.derive.group import group, ungroup
+from diagkit.derive.stream import stream, unstream
 
-__all__ = ["fuse", "group", "ungroup"]
+__all__ = ["fuse", "group", "stream", "ungroup", "unstream"]

@@ -1,0 +1,193 @@
+"""Streaming: one region runs in chunks along one axis, carrying what the algebra says must be carried.
+
+`stream` opens the region's blocks, sorts its boxes by their relation to the axis, finds for each reduction
+the partial results and how they are corrected (see `sums`), and writes the result down as a `StreamForm`.
+Nothing here knows any operation by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diagkit.derive.form import CHUNK, END, SIDES, Writer
+from diagkit.derive.group import make_label
+from diagkit.derive.history import AnyTerm, relabel, take
+from diagkit.derive.identity import identities, method
+from diagkit.derive.sort import Sorted
+from diagkit.derive.sums import Sums
+from diagkit.term import Box, Label, Region, State, StreamError, StreamForm, Term, names, value
+
+
+def stream(
+    term: AnyTerm, /, *, hoist: bool = True, lemma: bool = True, region: str | None = None, **tiles: Any
+) -> AnyTerm:
+    """Run one region in chunks along one axis: ``stream(x="s_x")``, ``stream(x=32)``, ``stream(x=None)``.
+
+    The chunk is in elements. `region` names a box of the region where several could stream the axis.
+    With ``hoist=False`` divisions stay inside the sums: the always-normalised form. With
+    ``lemma=False`` variances are streamed by power sums, which cancel for data with a large mean.
+    The result carries a `StreamForm`: state, step, tail, merge, and the equations used.
+
+    Raises StreamError, naming box, axis, reason and remedy, where no bounded state carries the region
+    from chunk to chunk; AxisError for an unknown axis.
+
+    Source: the streaming lemma, here derived: a partial sum of f(x, r) is carried forward by
+    f(x, r_new) / f(x, r_old) where that is free of x.
+    """
+    axis, tile = _one_axis(tiles)
+    label = make_label(term, "stream", axis, tile, StreamError)
+    _refuse_other_tile(term, label)
+    form = _first_form(term, axis, region, hoist, lemma)
+    others = {name: flag for name, flag, usual in (("hoist", hoist, True), ("lemma", lemma, True)) if flag != usual}
+    named = {**others, **({} if region is None else {"region": region}), **tiles}
+    step = relabel(term, "stream", _reason(form), identity=form.identity, **named)
+    labels = tuple(one for one in term.labels if one.order != label.order)
+    return take(term, {"labels": (*labels, label), "forms": (*term.forms, form)}, step)
+
+
+def unstream(term: AnyTerm, /, *axes: str) -> AnyTerm:
+    """The diagram without the streams along `axes` (along any axis where none is named)."""
+    gone = {term.axis(axis).name for axis in axes} or {form.axis for form in term.forms}
+    labels = tuple(label for label in term.labels if label.kind != "stream" or label.axis not in gone)
+    forms = tuple(form for form in term.forms if form.axis not in gone)
+    return take(term, {"labels": labels, "forms": forms}, relabel(term, "unstream", "a label says how, not what", axes))
+
+
+def _one_axis(tiles: dict[str, Any]) -> tuple[str, Any]:
+    if len(tiles) == 1:
+        return next(iter(tiles.items()))
+    axes = ", ".join(tiles) or "none"
+    raise StreamError(
+        f"stream takes one axis at a time, not {axes}",
+        axis=next(iter(tiles), None),
+        remedy='write for example stream(x="s_x")',
+    )
+
+
+def _refuse_other_tile(term: Term, label: Label) -> None:
+    known = term.label("stream", label.axis)
+    if known is not None and (known.tile, known.multiple) != (label.tile, label.multiple):
+        raise StreamError(
+            f"axis {label.axis!r} is streamed already, in chunks of {known.tile}",
+            axis=label.axis,
+            remedy=f"use the same chunk, {label.axis}={str(known.tile)!r}, or unstream it first",
+        )
+
+
+def _first_form(term: Term, axis: str, box: str | None, hoist: bool, lemma: bool) -> StreamForm:
+    """The form of the one region that can stream the axis; the first refusal where one cannot."""
+    regions = [_region_of(term, box, axis)] if box is not None else reducing(term, axis)
+    if not regions:
+        raise _nothing_to_stream(term, axis)
+    forms = [derive(term, region, axis, hoist, lemma) for region in regions if not _streamed(term, region, axis)]
+    if len(forms) > 1:
+        boxes = [region.boxes[-1] for region in regions]
+        raise StreamError(
+            f"several regions reduce over {axis!r}: those of {', '.join(map(repr, boxes))}",
+            axis=axis,
+            box=boxes[0],
+            remedy=f"name one: stream({axis}=..., region={boxes[0]!r}), or fuse them",
+        )
+    return forms[0]
+
+
+def _region_of(term: Term, box: str, axis: str) -> Region:
+    column = term.box(box).name
+    region = next((region for region in term.regions if column in region.boxes), None)
+    if region is None:
+        raise StreamError(f"{box!r} depends on positions only and runs in no kernel", axis=axis, box=box, remedy="name another box")
+    if not _reduced_in(term, region, axis):
+        raise _nothing_to_stream(term, axis, region)
+    return region
+
+
+def reducing(term: Term, axis: str) -> list[Region]:
+    """The regions that take `axis` away by a reduction."""
+    return [region for region in term.regions if _reduced_in(term, region, axis)]
+
+
+def _reduced_in(term: Term, region: Region, axis: str) -> bool:
+    return any(
+        axis not in names(box.axes) and any(axis in names(term.wires[wire].axes) for wire in box.inputs)
+        for box in term.primitives(region)
+    )
+
+
+def _nothing_to_stream(term: Term, axis: str, region: Region | None = None) -> StreamError:
+    regions = term.regions if region is None else (region,)
+    mapped = [b.name for one in regions for b in term.primitives(one) if axis in names(b.axes)]
+    if mapped:
+        return StreamError(
+            f"{mapped[-1]!r} only maps over {axis!r}: there is nothing to carry from chunk to chunk",
+            axis=axis,
+            box=mapped[-1],
+            remedy=f"use group({axis}=...): its tiles are independent",
+        )
+    box = regions[0].boxes[-1] if regions else None
+    return StreamError(f"no box of the region of {box!r} carries {axis!r}", axis=axis, box=box, remedy="name another region")
+
+
+def _streamed(term: Term, region: Region, axis: str) -> bool:
+    form = term.form(region)
+    if form is None:
+        return False
+    raise StreamError(
+        f"the region of {region.boxes[-1]!r} is streamed along {form.axis!r} already: it holds one stream",
+        axis=axis,
+        box=region.boxes[-1],
+        remedy=f"unstream {form.axis!r} first, or group {axis!r}",
+    )
+
+
+def derive(term: Term, region: Region, axis: str, hoist: bool = True, lemma: bool = True) -> StreamForm:
+    """The stream of one region along one axis, derived from its primitives; a StreamError where there is none."""
+    chain = Sorted(term, region, axis)
+    sums = Sums(chain, hoist, lemma)
+    _refuse_outputs(chain)
+    step, tail, merge = (Writer(chain, sums) for _ in range(3))
+    _write(chain, sums, step, tail, merge)
+    states = tuple(State(one.name, one.axes, one.start, f"{one.name}.new", _format(chain)) for one in sums.by_name().values())
+    fixed = _fixed(chain, {**step.fixed, **tail.fixed, **merge.fixed})
+    boxes = (tuple(writer.boxes) for writer in (step, tail, merge))
+    return StreamForm(axis, region.boxes, fixed, states, *boxes, identities(chain, sums), method(sums))
+
+
+def _write(chain: Sorted, sums: Sums, step: Writer, tail: Writer, merge: Writer) -> None:
+    for name in sums.by_name():
+        step.advanced(name, CHUNK)
+        merge.advanced(name, SIDES[0])
+    for wire in chain.region.stores:
+        (step if chain.carries(wire) else tail).wire(value(wire), CHUNK if chain.carries(wire) else END)
+
+
+def _fixed(chain: Sorted, wanted: dict[str, None]) -> tuple[Box, ...]:
+    """The boxes behind the wires that are computed once, in the diagram's order."""
+    needed = set(wanted)
+    for box in reversed(list(chain.boxes.values())):
+        if box.name in needed:
+            needed |= set(box.inputs)
+    return tuple(box for box in chain.boxes.values() if box.name in needed)
+
+
+def _format(chain: Sorted) -> str:
+    """Accumulators are at least fp32: fp64 where an input is."""
+    return "fp64" if any(chain.term.wires[wire].dtype == "fp64" for wire in chain.region.loads) else "fp32"
+
+
+def _refuse_outputs(chain: Sorted) -> None:
+    for wire in chain.region.stores:
+        if chain.carries(wire) and chain.waits[wire]:
+            last = chain.waits[wire][-1]
+            readers = [box.name for box in chain.term.consumers(wire)]
+            contract = f"fuse it with {readers[0]!r}" if readers else f"contract {wire!r} with something first"
+            raise StreamError(
+                f"{wire!r} keeps {chain.axis} and needs the whole row: {last!r} is known only after the last chunk",
+                axis=chain.axis,
+                box=wire,
+                remedy=f"run two passes (first {last!r}, then {wire!r}), or {contract}",
+            )
+
+
+def _reason(form: StreamForm) -> str:
+    carried = ", ".join(state.name for state in form.state)
+    return f"{carried} carry the region from chunk to chunk of {form.axis} ({form.method})"

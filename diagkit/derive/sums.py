@@ -1,0 +1,367 @@
+"""What a stream carries: for each reduction the partial results, and how they are carried past a chunk.
+
+A partial sum of f(x, r), where r is another reduction that the next chunk will change, is lawful where
+
+* f after the chunk / f before it is free of x: that factor *corrects* the partial sum; or
+* f is a polynomial whose terms split into a factor of r and a sum that is free of r (*power sums*); or
+* f is a polynomial in a - mean(a): sums of powers of a deviation move with the mean by the binomial
+  theorem (the *lemma* of Welford and Chan). Preferred to power sums, which cancel for a large mean.
+
+Factors and terms that do not see the axis are *hoisted* out of the sum first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product as combinations
+from typing import Any
+
+import sympy
+
+from diagkit.derive.algebra import (
+    ONE,
+    ZERO,
+    Symbols,
+    bases,
+    correction,
+    hide,
+    is_nonnegative,
+    is_positive,
+    product,
+    renewed,
+    shift,
+    split_factors,
+    split_terms,
+    terms,
+)
+from diagkit.derive.sort import Sorted, halves
+from diagkit.term import Axes, Contract, Reduce, StreamError, names, plain, quotient, value
+
+LEMMA = "lemma: centred sums (Welford, Chan)"
+_STARTS = {"sum": ZERO, "max": -sympy.oo, "min": sympy.oo}
+_MOST_TERMS = 64
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """One thing that is carried: the `op` over the axes `over` of the product of `operands`.
+
+    `carry` is what the old value becomes when a chunk changes what it waits for; `sources` are the
+    wires that the operands were taken from.
+    """
+
+    name: str
+    axes: Axes
+    op: str
+    over: tuple[str, ...]
+    operands: tuple[Any, ...]
+    sources: tuple[str, ...]
+    carry: Any
+    contracts: bool
+
+    @property
+    def start(self) -> Any:
+        """The value of nothing."""
+        return _STARTS[self.op]
+
+
+@dataclass(frozen=True)
+class Centre:
+    """A deviation from a running mean: the values `of` minus the partial sum `total` over the count."""
+
+    symbol: Any
+    of: Any
+    total: Any
+    count: Any
+
+    @property
+    def mean(self) -> Any:
+        """The mean of what has been seen."""
+        return quotient(self.total, self.count)
+
+
+class Sums:
+    """The accumulators of a sorted region, found reduction by reduction."""
+
+    def __init__(self, chain: Sorted, hoist: bool, lemma: bool) -> None:
+        self.chain, self.hoist, self.lemma = chain, hoist, lemma
+        self.found: dict[Any, Accumulator] = {}
+        self.values: dict[str, Any] = {}
+        self.centres: dict[Any, Centre] = {}
+        self.summand: dict[Any, Any] = {}
+        self.methods: dict[str, str] = {}
+        self.over: frozenset[str] = frozenset()
+        for name in list(chain.reductions):
+            self._reduction(name)
+
+    def by_name(self) -> dict[str, Accumulator]:
+        """The accumulators by the wire that carries them."""
+        return {accumulator.name: accumulator for accumulator in self.found.values()}
+
+    def _reduction(self, name: str) -> None:
+        box: Any = self.chain.boxes[name]
+        formulas = [self.chain.formula.get(wire, value(wire)) for wire in box.inputs]
+        self.over, waiting = self.chain.over(box), self.chain.waiting
+        rows = self.chain.inside(formulas, self.over) & waiting
+        if rows:
+            self._in_two(name, rows)
+            return
+        self.summand[value(name)] = plain(self.chain.full(product(formulas)))
+        waits = {s for formula in formulas for s in formula.free_symbols & waiting}
+        case = self._plain if not waits else self._sum if _op(box) == "sum" else self._extreme
+        if not case(name, box, formulas):
+            raise self._refusal(name, box, formulas)
+
+    def _in_two(self, name: str, rows: Symbols) -> None:
+        axes = {axis for symbol in rows for axis in names(self.chain.axes[symbol])}
+        self._reduction(halves(self.chain, name, frozenset(axes & self.over)))
+
+    def _plain(self, name: str, box: Any, formulas: list[Any]) -> bool:
+        """Nothing waits: the partial results simply add up."""
+        self._add(name, box, tuple(formulas), box.inputs, value(name))
+        return True
+
+    def _extreme(self, name: str, box: Any, formulas: list[Any]) -> bool:
+        """A maximum or minimum: terms are hoisted, and what is left may shift."""
+        (formula,), waiting = formulas, self.chain.waiting
+        inside = self.chain.inside(formulas, self.over)
+        outside, core = split_terms(formula, inside, waiting) if self.hoist else (ZERO, formula)
+        moved = shift(core, inside, waiting)
+        if moved is None:
+            return False
+        carrier = name if outside == 0 else self.chain.fresh(f"{name}.acc", box.axes)
+        self._add(carrier, box, (core,), box.inputs, value(carrier) + moved)
+        self._worth(name, value(carrier) + outside)
+        return True
+
+    def _sum(self, name: str, box: Any, formulas: list[Any]) -> bool:
+        return self._corrected(name, box, formulas) or self._expanded(name, box, formulas)
+
+    def _corrected(self, name: str, box: Any, formulas: list[Any]) -> bool:
+        """One partial sum, rescaled by a factor; what need not be summed is multiplied on at the end."""
+        inside, waiting = self.chain.inside(formulas, self.over), self.chain.waiting
+        split = [split_factors(f, inside, waiting) if self.hoist else (ONE, f) for f in formulas]
+        ratio = self._correction([core for _, core in split])
+        if ratio is None:
+            return False
+        outside = product(factor for factor, _ in split)
+        summed = self._partial(name if outside == 1 else f"{name}.acc", box, tuple(core for _, core in split), box.inputs, ratio)
+        self._worth(name, outside * summed)
+        self.methods[name] = self._means(formulas, inside, waiting)
+        return True
+
+    def _means(self, formulas: list[Any], inside: Symbols, waiting: Symbols) -> str:
+        movable = any(split_factors(formula, inside, waiting)[0] != 1 for formula in formulas)
+        return ("hoisted" if self.hoist else "normalised") if movable else "corrected"
+
+    def _correction(self, cores: list[Any]) -> Any | None:
+        inside, waiting = self.chain.inside(cores, self.over), self.chain.waiting
+        vanishing = bases(plain(self.chain.full(product(cores))))
+
+        def sound(below: Any) -> bool:
+            return is_positive(below, self.summand) or all(
+                base in self.summand
+                and is_nonnegative(self.summand[base], self.summand)
+                and {b for b in bases(self.summand[base]) if not b.is_positive or b.has(sympy.exp)} <= vanishing
+                for base in bases(below)
+            )
+
+        return correction(product(cores), inside, waiting, sound)
+
+    def _worth(self, name: str, worth: Any) -> None:
+        """Say what a reduction is, in terms of what is carried; one that is carried already is that one."""
+        if worth != value(name):
+            self.values[name] = worth
+        if worth.is_Symbol:
+            self.chain.alias(name, worth)
+
+    def _named(self, name: str, box: Any, cores: tuple[Any, ...]) -> str:
+        """A wire for a partial result: the reduction's own where that is all it needs."""
+        return name if name == box.name else self.chain.fresh(name, self._left(cores, box))
+
+    def _expanded(self, name: str, box: Any, formulas: list[Any]) -> bool:
+        """Power sums: one partial sum for each distinct product of summed factors."""
+        written = [self._terms(formula) for formula in formulas]
+        if len(list(combinations(*written))) > _MOST_TERMS:
+            return False
+        grouped: dict[Any, Any] = {}
+        for choice in combinations(*written):
+            cores = tuple(core for _, core in choice)
+            grouped[cores] = grouped.get(cores, ZERO) + product(factor for factor, _ in choice)
+        total = ZERO
+        for number, (cores, factor) in enumerate(grouped.items(), 1):
+            alone = name if factor == 1 else f"{name}.acc"
+            summed = self._moment(f"{name}.{number}" if len(grouped) > 1 else alone, box, cores)
+            if summed is None:
+                return False
+            total = total + factor * summed
+        self._worth(name, total)
+        centred = any(core.free_symbols & set(self.centres) for cores in grouped for core in cores)
+        self.methods[name] = LEMMA if centred else "power sums"
+        return True
+
+    def _terms(self, formula: Any) -> list[tuple[Any, Any]]:
+        """(what is multiplied on at the end, what is summed) for each term of a polynomial."""
+        polynomial, hidden = hide(formula)
+        written = terms(polynomial, hidden)
+        centred = self._centred(formula, polynomial, hidden) if self.lemma else None
+        chosen = centred if centred is not None and len(centred) <= len(written) else written
+        parts = []
+        for factors in chosen:
+            inside = self.chain.inside(factors, self.over)
+            summed = [factor for factor in factors if factor.free_symbols & inside]
+            parts.append((product(f for f in factors if f not in summed), product(summed)))
+        return parts
+
+    def _centred(self, formula: Any, polynomial: Any, hidden: dict[Any, Any]) -> list[list[Any]] | None:
+        """The terms over deviations a - mean(a), where the formula holds the mean of an `a` that it sums."""
+        for total in sorted(polynomial.free_symbols & set(map(value, self.by_name())), key=str):
+            sums = self.by_name()[total.name]
+            number = self._number(sums.over)
+            inverse = [s for s, part in hidden.items() if part in (quotient(ONE, number), 1 / number)]
+            inverse += [1 / number] if number.is_Integer else []
+            if inverse and sums.op == "sum" and len(sums.operands) == 1 and sums.carry == total:
+                centre = self._centre(sums)
+                written = terms(polynomial.xreplace({total: (sums.operands[0] - centre.symbol) / inverse[0]}), hidden)
+                if not any(factor.has(total) for factors in written for factor in factors if factor in hidden or factor.is_Symbol):
+                    return written
+        return None
+
+    def _number(self, over: tuple[str, ...]) -> Any:
+        """How many elements are summed."""
+        return product(self.chain.term.axis(name).size for name in over)
+
+    def _centre(self, sums: Accumulator) -> Centre:
+        known = next((c for c in self.centres.values() if c.total == value(sums.name)), None)
+        if known is not None:
+            return known
+        of = sums.operands[0]
+        symbol = value(self.chain.fresh(f"{of if of.is_Symbol else sums.name}.deviation", self.chain.joined(of)))
+        made = Centre(symbol, of, value(sums.name), self._seen(sums.over))
+        self.centres[symbol] = made
+        return made
+
+    def _count(self) -> Any:
+        """The number of positions seen so far, counted once for all who ask."""
+        if "count" not in self.found:
+            name = self.chain.fresh(f"{self.chain.axis}.count")
+            self.found["count"] = Accumulator(name, (), "sum", (self.chain.axis,), (), (), value(name), False)
+        return value(self.found["count"].name)
+
+    def _seen(self, over: tuple[str, ...]) -> Any:
+        """How many elements have been summed so far."""
+        return self._count() * self._number(tuple(axis for axis in over if axis != self.chain.axis))
+
+    def _moment(self, name: str, box: Any, cores: tuple[Any, ...]) -> Any | None:
+        """The sum of a product of summed factors, as a formula of what is carried; None where unlawful."""
+        kept = [(core, source) for core, source in zip(cores, box.inputs, strict=True) if core != 1]
+        if not kept:
+            return self._number(tuple(self.over))
+        cores, sources = tuple(core for core, _ in kept), tuple(source for _, source in kept)
+        moved = {s: renewed(s) for core in cores for s in core.free_symbols & set(self.centres)}
+        if not moved:
+            ratio = self._correction(list(cores))
+            return None if ratio is None else self._partial(name, box, cores, sources, ratio)
+        return self._deviations(name, box, cores, sources)
+
+    def _deviations(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...]) -> Any | None:
+        """A sum with powers of deviations: as the mean moves by -delta, (u + delta)^p is multiplied out."""
+        known = self._known(cores)
+        if known is not None:
+            return known
+        others = product(f for core in cores for f in sympy.Mul.make_args(core) if not f.free_symbols & set(self.centres))
+        ratio = self._correction([others])
+        if ratio is None:
+            return None
+        name = self._named(name, box, cores)
+        moves = {s: value(f"\0move{n}") for n, s in enumerate(sorted({s for c in cores for s in c.free_symbols & set(self.centres)}, key=str))}
+        carry = self._moved(name, box, cores, sources, moves)
+        if carry is None:
+            return None
+        deltas = {move: self._delta(self.centres[symbol]) for symbol, move in moves.items()}
+        self._add(name, box, cores, sources, ratio * carry.xreplace(deltas))
+        return value(name)
+
+    def _delta(self, centre: Centre) -> Any:
+        later = {symbol: renewed(symbol) for symbol in centre.mean.free_symbols & self._carried()}
+        return centre.mean - centre.mean.xreplace(later)
+
+    def _carried(self) -> set[Any]:
+        return {value(name) for name in self.by_name()}
+
+    def _moved(self, name: str, box: Any, cores: Any, sources: Any, moves: dict[Any, Any]) -> Any | None:
+        written = [terms(*hide(core.xreplace({s: s + move for s, move in moves.items()}))) for core in cores]
+        total = ZERO
+        for choice in combinations(*written):
+            factor = product(f for factors in choice for f in factors if f.free_symbols & set(moves.values()) or f.is_number)
+            rest = tuple(product(f for f in fs if not (f.free_symbols & set(moves.values()) or f.is_number)) for fs in choice)
+            summed = value(name) if rest == cores else self._lower(name, box, rest, sources)
+            if summed is None:
+                return None
+            total = total + factor * summed
+        return total
+
+    def _lower(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...]) -> Any | None:
+        """A sum of lower degree in the deviations; the deviations themselves sum to 0, and 1 to the count."""
+        kept = tuple((core, source) for core, source in zip(cores, sources, strict=True) if core != 1)
+        total = product(core for core, _ in kept)
+        centre = self.centres.get(total)
+        if centre is not None and set(self.by_name()[centre.total.name].over) == self.over:
+            return ZERO
+        if not kept:
+            return self._seen(tuple(self.over))
+        cut = type(box)(**{**vars(box), "inputs": tuple(source for _, source in kept)})
+        return self._moment(f"{name}.weight", cut, tuple(core for core, _ in kept))
+
+    def _left(self, cores: tuple[Any, ...], box: Any) -> Axes:
+        """The axes of a sum of `cores`: those of the reduction that they carry."""
+        carried = {axis for core in cores for axis in self.chain.joined(core)}
+        return tuple(axis for axis in box.axes if axis in carried)
+
+    def _known(self, cores: tuple[Any, ...]) -> Any | None:
+        same = self.found.get(self._key("sum", cores))
+        return None if same is None else value(same.name)
+
+    def _key(self, op: str, cores: tuple[Any, ...]) -> Any:
+        return op, self.over, plain(self.chain.full(product(cores)))
+
+    def _partial(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...], ratio: Any) -> Any | None:
+        """A partial sum that is rescaled by `ratio`, times the sizes of summed axes that it lacks."""
+        known = self._known(cores)
+        summed = {axis.name for core in cores for axis in self.chain.joined(core)}
+        if self.chain.axis not in summed:
+            return None
+        if known is None:
+            name = self._named(name, box, cores)
+            self._add(name, box, cores, sources, ratio * value(name))
+            known = value(name)
+        return known * self._number(tuple(sorted(self.over - summed)))
+
+    def _add(self, name: str, box: Any, cores: Any, sources: Any, carry: Any) -> None:
+        axes = self._left(cores, box)
+        summed = {axis.name for core in cores for axis in self.chain.joined(core)}
+        over = tuple(axis for axis in self.chain.term.axes if axis in self.over & summed)
+        self.chain.axes[value(name)] = axes
+        kept = tuple((core, source) for core, source in zip(cores, sources, strict=True) if core != 1)
+        made = Accumulator(
+            name, axes, _op(box), over, tuple(c for c, _ in kept), tuple(s for _, s in kept), carry,
+            isinstance(box, Contract) and len(kept) > 1,
+        )  # fmt: skip
+        known = self.found.setdefault(self._key(_op(box), cores), made)
+        self._worth(name, value(known.name))
+
+    def _refusal(self, name: str, box: Any, formulas: list[Any]) -> StreamError:
+        waits = [w for wire in box.inputs for w in self.chain.waits.get(wire, ())]
+        last = next(w for w in reversed(self.chain.reductions) if w in waits)
+        how = "factor" if _op(box) == "sum" else "shift"
+        also = "" if self.hoist else ", or stream with hoist=True"
+        return StreamError(
+            f"{name!r} waits for {last!r}: each chunk of {self.chain.axis} changes what it takes the {_op(box)} of, and not by a {how}",
+            axis=self.chain.axis,
+            box=name,
+            remedy=f"run two passes: end a kernel at {last!r}, then stream the rest{also}",
+        )
+
+
+def _op(box: Any) -> str:
+    return str(box.op) if isinstance(box, Reduce) else "sum"
