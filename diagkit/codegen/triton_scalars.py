@@ -1,0 +1,90 @@
+"""Scalars in Triton: the dialect, and the small functions that its text calls."""
+
+from __future__ import annotations
+
+import re
+
+from diagkit.codegen.scalars import Dialect
+
+TRITON = Dialect(
+    "triton",
+    {
+        "exp": "tl.exp2({0} * 1.4426950408889634)",
+        "log": "tl.log({0})",
+        "tanh": "tanh({0})",
+        "erf": "tl.erf({0})",
+        "sin": "tl.sin({0})",
+        "cos": "tl.cos({0})",
+        "sign": "sign({0})",
+        "floor": "tl.floor({0})",
+        "abs": "tl.abs({0})",
+        "sqrt": "tl.sqrt({0})",
+        "power": "tl.exp2(tl.log2({0}) * {1})",
+        "maximum": "tl.maximum({0}, {1})",
+        "minimum": "tl.minimum({0}, {1})",
+        "finite": "finite({0})",
+        "quotient": "quotient({0}, {1})",
+        "where": "tl.where({0}, {1}, {2})",
+    },
+    number="{0}",
+    floated="({0} * 1.0)",
+    conjunction="({0} & {1})",
+    disjunction="({0} | {1})",
+    negation="({0} == 0)",
+    infinity='float("inf")',
+)
+"""Text of every scalar function; exponentials are powers of two, as the hardware has them."""
+
+_FUNCTIONS = {
+    "finite": (
+        "def finite(v):",
+        '    """A maximum used as a shift: 0 where it is -inf, in a row that sees nothing."""',
+        '    return tl.where(v == float("-inf"), 0.0, v)',
+    ),
+    "quotient": (
+        "def quotient(a, b):",
+        '    """a / b, and 0 where b is an empty sum."""',
+        "    return tl.where(b == 0.0, 0.0, a / tl.where(b == 0.0, 1.0, b))",
+    ),
+    "tanh": (
+        "def tanh(v):",
+        '    """The hyperbolic tangent, by one exponential that never overflows."""',
+        "    e = tl.exp2(tl.abs(v) * -2.885390081777927)",
+        "    return tl.where(v < 0, -1.0, 1.0) * ((1.0 - e) / (1.0 + e))",
+    ),
+    "sign": (
+        "def sign(v):",
+        '    """-1, 0 or 1."""',
+        "    return tl.where(v > 0, 1.0, tl.where(v < 0, -1.0, 0.0))",
+    ),
+}
+
+ELEMENT: dict[str, str] = {
+    "fp64": "tl.float64",
+    "fp32": "tl.float32",
+    "tf32": "tl.float32",
+    "fp16": "tl.float16",
+    "bf16": "tl.bfloat16",
+    "fp8e4m3": "tl.float8e4nv",
+    "fp8e5m2": "tl.float8e5",
+    "int64": "tl.int64",
+    "int32": "tl.int32",
+    "int8": "tl.int8",
+    "bool": "tl.int1",
+}
+"""Triton's type for each number format."""
+
+LARGEST: dict[str, float] = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
+"""Formats that saturate, and where: Triton's own cast does not everywhere."""
+
+RESERVED = ("tl", "triton", "pid", *_FUNCTIONS)
+"""Names that the generated text uses itself."""
+
+
+def prelude(used: str) -> list[str]:
+    """The functions that the text `used` calls, as lines."""
+    lines: list[str] = []
+    for name, body in _FUNCTIONS.items():
+        if re.search(rf"(?<![\w.]){name}\(", used):
+            lines += ["", "", "@triton.jit", *body]
+    return lines
