@@ -49,8 +49,9 @@ class Dialect:
     infinity: str = "float('inf')"
 
 
-def scalar(expr: Any, values: Mapping[Any, Text], dialect: Dialect) -> Text:
-    """`expr` in `dialect`; `values` holds the text of every symbol in it.
+def scalar(expr: Any, values: Mapping[Any, Text], dialect: Dialect, number: bool = False) -> Text:
+    """`expr` in `dialect`; `values` holds the text of every symbol in it. A `number` is of the kernel's
+    own float type; else the text may be a whole number or a truth value.
 
     >>> from diagkit.term import arg, quotient, size
     >>> plainly = Dialect("python", {"quotient": "quotient({0}, {1})", "sqrt": "sqrt({0})"}, floated="float({0})")
@@ -58,7 +59,8 @@ def scalar(expr: Any, values: Mapping[Any, Text], dialect: Dialect) -> Text:
     >>> print(scalar(quotient(arg(0), arg(1)) / sympy.sqrt(size("d")), here, plainly))
     (quotient(s, z) / sqrt(float(d)))
     """
-    return _Printer(values, dialect).print(expr)
+    printer = _Printer(values, dialect)
+    return printer.number(expr) if number else printer.print(expr)
 
 
 @dataclass(frozen=True)

@@ -371,7 +371,9 @@ class _Triton:
         (wire,) = box.inputs
         if tuple(box.coordinates) != tuple(coordinate(axis.name) for axis in box.axes):
             raise FormatError(
-                f"Triton kernels cannot gather the view {box.name!r}", box=box.name, remedy="materialise it: do not fuse it"
+                f"Triton kernels cannot gather the view {box.name!r}",
+                box=box.name,
+                remedy="materialise it: do not fuse it",
             )
         renamed = dict(zip(names_of(self.kernel.wire[wire].axes), names_of(box.axes), strict=True))
         return self.name[wire], tuple(renamed[axis] for axis in self.order[wire])
@@ -409,4 +411,3 @@ _BOXES: dict[type[Box], Callable[[_Triton, Any], tuple[str, Order]]] = {
     Cast: _Triton.cast,
     View: _Triton.view,
 }
-

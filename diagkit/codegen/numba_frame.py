@@ -1,0 +1,152 @@
+"""What the parts of a numba kernel share: the names in its text, its tiles, and functions under way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from diagkit.codegen.layout import Layout, Order, element, layout, single
+from diagkit.codegen.passes import inlined
+from diagkit.codegen.scalars import Text
+from diagkit.codegen.source import Line
+from diagkit.codegen.writer import Names, Writer
+from diagkit.program import Kernel, Load, Store, first, last
+from diagkit.term import Box, Index, coordinate, names, size
+
+ELEMENTS = {"bool": "np.bool_", "number": "number", "int4": "np.int8"}
+KINDS = {"bool": "bool", "number": "float"}
+
+
+@dataclass
+class Frame:
+    """One kernel on its way to text. `number` is the float type, `counted` asks for counting code."""
+
+    kernel: Kernel
+    title: str
+    names: Names
+    number: str
+    counted: bool
+    functions: Writer = field(default_factory=Writer)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return layout(self.kernel)
+
+    @cached_property
+    def inlined(self) -> dict[str, Box]:
+        """Boxes of positions, written out where they are read."""
+        return inlined(self.kernel)
+
+    @cached_property
+    def moves(self) -> tuple[Load | Store, ...]:
+        """Loads and stores, in order."""
+        return tuple(s for s in self.kernel.statements if isinstance(s, Load | Store))
+
+    def array(self, wire: str) -> str:
+        """The whole array of a loaded or stored wire."""
+        return self.names.of(("array", wire), wire)
+
+    def tile(self, wire: str) -> str:
+        """The tile that holds `wire`."""
+        root = self.layout.buffer[wire]
+        return self.names.of((self.title, "tile", root), f"{root}_tile")
+
+    def here(self, wire: str) -> str:
+        """One element of `wire`."""
+        return self.names.of((self.title, "here", wire), f"{wire}_at")
+
+    def axis(self, axis: str) -> str:
+        """The place along an axis inside the tile."""
+        return self.names.of(("axis", axis), axis)
+
+    def first(self, axis: str) -> str:
+        """The first position of the tile along a grouped or streamed axis."""
+        return self.names.of(("first", axis), f"{axis}_first")
+
+    def count(self, axis: str) -> str:
+        """How many positions of an axis the tile covers."""
+        whole = self.kernel.span[axis].role == "whole"
+        return self.size(axis) if whole else self.names.of(("count", axis), f"{axis}_count")
+
+    def size(self, axis: str) -> str:
+        """The size of an axis."""
+        return self.names.of(("size", axis), f"size_{axis}")
+
+    def order(self, wire: str) -> Order:
+        """The axes of the wire's tile, in the order in which it lies."""
+        return self.layout.orders[wire]
+
+    def element(self, wire: str) -> str:
+        """What the wire's tile holds: "number", "bool" or an integer format."""
+        return element(self.kernel, wire)
+
+    def at(self, wire: str) -> str:
+        """An element of the tile of `wire`, at the places of the loops around."""
+        return f"{self.tile(wire)}[{', '.join(map(self.axis, self.order(wire))) or '0'}]"
+
+    def extent(self, wire: str, axis: str) -> str:
+        """The length of the wire's tile along an axis."""
+        return f"{self.tile(wire)}.shape[{self.order(wire).index(axis)}]"
+
+    def position(self, axis: str) -> str:
+        """The position, along the whole axis, of the place in the tile."""
+        if self.kernel.span[axis].role == "whole":
+            return self.axis(axis)
+        return self.first(axis) if single(self.kernel, axis) else f"({self.first(axis)} + {self.axis(axis)})"
+
+    def in_array(self, wire: str) -> str:
+        """The element of the whole array that belongs to the place in the tile."""
+        places = [self.position(axis).strip("()") for axis in names(self.kernel.wire[wire].axes)]
+        return f"{self.array(wire)}[{', '.join(places) or '0'}]"
+
+    def text(self, wire: str) -> Text:
+        """The element of `wire` as a scalar: positions written out, else the local that holds it."""
+        box = self.inlined.get(wire)
+        if isinstance(box, Index):
+            return Text(self.position(box.axes[0].name), "int")
+        return Text(self.here(wire), KINDS.get(self.element(wire), "int"))
+
+    def numbers(self) -> dict[Any, Text]:
+        """Sizes of axes, as they stand in formulas."""
+        return {size(axis): Text(self.size(axis), "int") for axis in self.kernel.span}
+
+    def places(self) -> dict[Any, str]:
+        """Texts for loop bounds and coordinates: sizes, ends of the group's tiles, positions."""
+        found = {size(axis): self.size(axis) for axis in self.kernel.span}
+        for axis, span in self.kernel.span.items():
+            grouped = span.role == "group"
+            found[first(axis)] = self.first(axis) if grouped else "0"
+            end = f"{self.first(axis)} + {self.count(axis)}" if grouped else self.size(axis)
+            found[last(axis)] = f"({end} - 1)"
+            found[coordinate(axis)] = self.position(axis)
+        return found
+
+    def function(self, wish: str, lines: Iterable[Line], returns: str = "") -> str:
+        """Write a function whose body is `lines`; the call to it. It takes what its body names."""
+        body = tuple(lines)
+        text = "\n".join(line.text for line in body)
+        parameters = [name for name in self._shareable() if re.search(rf"\b{name}\b", text)]
+        name = self.names.of((self.title, "function", wish, text), wish)
+        column = body[0].column if body else None
+        self.functions.blank(2)
+        self.functions.add("@njit(**FAST)")
+        with self.functions.nested(f"def {name}({', '.join(parameters)}):", column=column):
+            self.functions.lines += [Line(line.text, line.column, line.depth + 1) for line in body]
+            if returns:
+                self.functions.add(f"return {returns}")
+        return f"{name}({', '.join(parameters)})"
+
+    def _shareable(self) -> list[str]:
+        arrays = [self.array(move.wire) for move in self.moves]
+        tiles = [self.tile(wire.name) for wire in self.kernel.wires]
+        spans = self.kernel.spans
+        ends = [name(span.axis) for span in spans if span.role != "whole" for name in (self.first, self.count)]
+        return list(dict.fromkeys([*arrays, *tiles, *ends, *(self.size(span.axis) for span in spans)]))
+
+    def elements(self, wire: str) -> str:
+        """numba's name for what the wire's tile holds."""
+        kind = self.element(wire)
+        return ELEMENTS.get(kind, f"np.{kind}")

@@ -1,0 +1,161 @@
+"""Scalars in numba: the dialect, and the small functions that its text calls.
+
+numba calls the mathematical library one number at a time; what is written here in plain arithmetic
+compiles to vector instructions instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from diagkit.codegen.scalars import Dialect
+
+NUMBA = Dialect(
+    "numba",
+    {
+        "exp": "exp({0})",
+        "log": "np.log({0})",
+        "tanh": "np.tanh({0})",
+        "erf": "number(math.erf({0}))",
+        "sin": "np.sin({0})",
+        "cos": "np.cos({0})",
+        "sign": "np.sign({0})",
+        "floor": "np.floor({0})",
+        "abs": "abs({0})",
+        "sqrt": "np.sqrt({0})",
+        "power": "({0} ** {1})",
+        "maximum": "larger({0}, {1})",
+        "minimum": "smaller({0}, {1})",
+        "finite": "finite({0})",
+        "quotient": "quotient({0}, {1})",
+        "where": "({1} if {0} else {2})",
+    },
+    number="number({0})",
+    floated="number({0})",
+    infinity="number(np.inf)",
+)
+"""Text of every scalar function."""
+
+_EXP = {
+    "float32": '''
+@njit(**EXACT)
+def exp(v):
+    """e to the v, within 2e-7: 2 to a whole power by its bits, times a polynomial; 0 below -87.3."""
+    inside = number(-87.3) if v < number(-87.3) else (number(88.7228) if v > number(88.7228) else v)
+    whole = np.floor(inside * number(1.4426950408889634) + number(0.5))
+    whole = number(127.0) if whole > number(127.0) else whole
+    r = (inside - whole * number(0.693359375)) + whole * number(2.12194440e-4)
+    p = number(1.381313892e-3) * r + number(8.369419410e-3)
+    p = (p * r + number(4.166845691e-2)) * r + number(1.666651479e-1)
+    p = (p * r + number(4.999999305e-1)) * (r * r) + r + number(1.0)
+    bits = np.int32((np.int32(whole) + np.int32(127)) << np.int32(23))
+    result = p * np.int32(bits).view(np.float32)
+    return number(0.0) if v < number(-87.3) else (number(np.inf) if v > number(88.7228) else result)
+''',
+    "float64": '''
+@njit(**EXACT)
+def exp(v):
+    """e to the v."""
+    return np.exp(v)
+''',
+}
+
+_ORDER = '''
+@njit(**EXACT)
+def order(v):
+    """A whole number that grows with v: whole numbers have a vector maximum, floats do not. NaN is on top."""
+    bits = np.{float}(v).view(np.{int})
+    key = np.{int}(bits ^ ((bits >> np.{int}({shift})) & np.{int}({mask})))
+    return key if v == v else np.{int}({mask})
+
+
+@njit(**EXACT)
+def ordered(key):
+    """The number whose order is `key`."""
+    return np.{int}(key ^ ((key >> np.{int}({shift})) & np.{int}({mask}))).view(np.{float})
+'''
+
+_BITS = {
+    "float32": {"float": "float32", "int": "int32", "shift": 31, "mask": "0x7FFFFFFF"},
+    "float64": {"float": "float64", "int": "int64", "shift": 63, "mask": "0x7FFFFFFFFFFFFFFF"},
+}
+
+_LARGER = '''
+@njit(**EXACT)
+def larger(a, b):
+    """The larger of two numbers; NaN if either is."""
+    return a if a > b or a != a else b
+'''
+
+_SMALLER = '''
+@njit(**EXACT)
+def smaller(a, b):
+    """The smaller of two numbers; NaN if either is."""
+    return a if a < b or a != a else b
+'''
+
+_FINITE = '''
+@njit(**EXACT)
+def finite(v):
+    """A maximum used as a shift: 0 where it is -inf, in a row that sees nothing."""
+    return number(0.0) if v == -np.inf else v
+'''
+
+_QUOTIENT = '''
+@njit(**EXACT)
+def quotient(a, b):
+    """a / b, and 0 where b is an empty sum."""
+    return number(0.0) if b == number(0.0) else a / b
+'''
+
+_ROUNDED = '''
+@njit(**EXACT)
+def rounded(v, digits, lowest, largest, beyond):
+    """v to `digits` binary digits (ties to even), none finer than 2 to the `lowest`; `beyond` past `largest`."""
+    if v != v or v - v != v - v:
+        return number(math.copysign(beyond, v)) if v == v else v
+    _, exponent = math.frexp(v)
+    grain = max(exponent - digits, lowest)
+    result = math.ldexp(np.rint(math.ldexp(v, -grain)), grain)
+    return number(math.copysign(beyond, v) if abs(result) > largest else result)
+'''
+
+ROUNDING: dict[str, str] = {
+    "fp64": "{0}",
+    "fp32": "number(np.float32({0}))",
+    "tf32": "number(np.float32({0}))",
+    "fp16": "rounded({0}, 11, -24, 65504.0, np.inf)",
+    "bf16": "rounded({0}, 8, -133, 3.3895313892515355e38, np.inf)",
+    "fp8e4m3": "rounded({0}, 4, -9, 448.0, 448.0)",
+    "fp8e5m2": "rounded({0}, 3, -16, 57344.0, 57344.0)",
+}
+"""Text that rounds a number to each format that numba kernels can round to."""
+
+
+def prelude(number: str, used: str) -> list[str]:
+    """The functions that the text `used` calls, for the float type `number`, as lines."""
+    table = {
+        "exp": _EXP[number],
+        "order": _ORDER.format(**_BITS[number]),
+        "larger": _LARGER,
+        "smaller": _SMALLER,
+        "finite": _FINITE,
+        "quotient": _QUOTIENT,
+        "rounded": _ROUNDED,
+    }
+    wanted = [text for name, text in table.items() if re.search(rf"\b{name}\(", used)]
+    return list(_lines(wanted))
+
+
+def _lines(texts: Iterable[str]) -> Iterable[str]:
+    for text in texts:
+        yield ""
+        yield from text.rstrip("\n").split("\n")
+
+
+RESERVED = (
+    "np", "math", "njit", "prange", "number", "EXACT", "FAST", "exp", "order", "ordered", "larger", "smaller", "finite",
+    "quotient", "rounded", "worker", "workers", "group", "moved", "count", "EACH",
+)  # fmt: skip
+"""Names that the generated text uses itself."""

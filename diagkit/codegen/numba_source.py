@@ -1,0 +1,270 @@
+"""The numba target: a kernel is a parallel loop over workers, which deal the groups out among them.
+
+A worker allocates its tiles once. Each step of the nest is a function of its own, because loops compile
+to vector instructions there and not inside the parallel body. Floats are never assumed to be free of NaN
+or infinity; sums may be reordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from diagkit.codegen.layout import single
+from diagkit.codegen.numba_boxes import buffer_length, tile_view, write_contract, write_move, write_view
+from diagkit.codegen.numba_frame import Frame
+from diagkit.codegen.numba_scalars import RESERVED, prelude
+from diagkit.codegen.numba_sweeps import write_sweep
+from diagkit.codegen.passes import Step, Sweep, sweeps
+from diagkit.codegen.scalars import position
+from diagkit.codegen.source import Entry, Source
+from diagkit.codegen.writer import Names, Writer, identifier
+from diagkit.program import Compute, For, Init, Kernel, Load, Program, Store, Update
+from diagkit.term import Contract, Map, View, names
+
+
+def write(program: Program, number: str = "float32", counted: bool = False) -> Source:
+    """The source of `program` for numba, in the float type `number`; `counted` makes the kernels add up
+    the elements that they load and store."""
+    taken = Names(RESERVED)
+    title = identifier(program.term.name)
+    frames = [
+        Frame(k, taken.of(("kernel", k.name), f"{title}_{k.name}"), taken, number, counted) for k in program.kernels
+    ]
+    body = Writer()
+    entries = tuple(_kernel(frame, body) for frame in frames)
+    head = Writer()
+    _header(head, program, number)
+    for line in prelude(number, "\n".join(line.text for line in body.lines)):
+        head.add(line)
+    return Source("numba", program.term.name, (*head.lines, *body.lines), entries)
+
+
+def _header(head: Writer, program: Program, number: str) -> None:
+    head.add(f'"""{program.term.name} in numba. The comment at the end of a line names the box that it comes from."""')
+    head.blank()
+    for line in ("import math", "", "import numpy as np", "from numba import njit, prange", ""):
+        head.add(line)
+    head.add(f"number = np.{number}")
+    head.add('EXACT = {"error_model": "numpy", "fastmath": {"contract"}, "cache": True}')
+    head.add('FAST = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}, "cache": True}')
+
+
+def _kernel(frame: Frame, body: Writer) -> Entry:
+    """The functions of one kernel: its steps, the worker, and the parallel loop."""
+    worker = _Worker(frame)
+    worker.write()
+    body.lines += frame.functions.lines
+    body.lines += worker.writer.lines
+    parameters = ", ".join(_parameters(frame))
+    name = frame.names.of(("entry", frame.kernel.name), frame.title + "_kernel")
+    body.blank(2)
+    body.add("@njit(parallel=True, **EXACT)")
+    with body.nested(f"def {name}({parameters}, workers):"):
+        with body.nested("for worker in prange(workers):"):
+            body.add(f"{worker.name}(worker, workers, {parameters})")
+    loads, stores = _moved(frame.kernel)
+    return Entry(frame.kernel.name, name, loads, stores, tuple(frame.kernel.span))
+
+
+def _moved(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    found = kernel.statements
+    return tuple(s.wire for s in found if isinstance(s, Load)), tuple(s.wire for s in found if isinstance(s, Store))
+
+
+def _parameters(frame: Frame) -> list[str]:
+    loads, stores = _moved(frame.kernel)
+    moved = ["moved"] if frame.counted else []
+    return [*map(frame.array, (*loads, *stores)), *map(frame.size, frame.kernel.span), *moved]
+
+
+@dataclass
+class _Worker:
+    """What one worker does: allocate, then for each of its groups the nest."""
+
+    frame: Frame
+    writer: Writer = field(default_factory=Writer)
+    seen: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        return self.frame.names.of((self.frame.title, "worker"), f"{self.frame.title}_worker")
+
+    def write(self) -> None:
+        writer, kernel = self.writer, self.frame.kernel
+        parameters = ", ".join(_parameters(self.frame))
+        writer.blank(2)
+        writer.add("@njit(**EXACT)")
+        with writer.nested(f"def {self.name}(worker, workers, {parameters}):"):
+            self.allocate()
+            groups = [f"{self.groups(loop.axis)}" for loop in kernel.groups]
+            with writer.nested(f"for group in range(worker, {' * '.join(groups) or '1'}, workers):"):
+                self.place()
+                self.tiles(streamed=False)
+                self.body()
+
+    def groups(self, axis: str) -> str:
+        """How many tiles there are along a grouped axis."""
+        return self.frame.names.of(("groups", axis), f"groups_{axis}")
+
+    def tile(self, axis: str) -> int:
+        return int(self.frame.kernel.span[axis].tile)
+
+    def allocate(self) -> None:
+        """Group counts, and one buffer for each tile that does not overwrite another."""
+        frame, writer = self.frame, self.writer
+        for loop in frame.kernel.groups:
+            tile = self.tile(loop.axis)
+            count = frame.size(loop.axis) if tile == 1 else f"({frame.size(loop.axis)} + {tile - 1}) // {tile}"
+            writer.add(f"{self.groups(loop.axis)} = {count}", loop.axis)
+        for wire in self.buffers:
+            writer.add(f"{self.buffer(wire)} = np.empty({buffer_length(frame, wire)}, {frame.elements(wire)})", wire)
+
+    @property
+    def buffers(self) -> list[str]:
+        """The wires that own a buffer which some step uses."""
+        used = self.used
+        return [
+            w.name for w in self.frame.kernel.wires if self.frame.layout.buffer[w.name] == w.name and w.name in used
+        ]
+
+    @property
+    def used(self) -> set[str]:
+        """The owners of the buffers that are used between steps."""
+        frame = self.frame
+        wires = {move.wire for move in frame.moves} | kept(frame)
+        for statement in frame.kernel.statements:
+            wires |= {statement.wire} if isinstance(statement, Init) else set()
+        return {frame.layout.buffer[wire] for wire in wires}
+
+    def buffer(self, wire: str) -> str:
+        return self.frame.names.of((self.frame.title, "buffer", wire), f"{wire}_buffer")
+
+    def place(self) -> None:
+        """Which tile of each grouped axis this group is."""
+        frame, writer, loops = self.frame, self.writer, self.frame.kernel.groups
+        for number, loop in enumerate(loops):
+            inner = " * ".join(self.groups(later.axis) for later in loops[number + 1 :])
+            index = f"group // ({inner})" if inner else "group"
+            index = f"{index} % {self.groups(loop.axis)}" if number else index
+            tile = self.tile(loop.axis)
+            writer.add(f"{frame.first(loop.axis)} = {index}" + (f" * {tile}" if tile > 1 else ""), loop.axis)
+            self.measure(loop.axis)
+
+    def measure(self, axis: str) -> None:
+        """How many positions the tile at hand covers."""
+        frame = self.frame
+        self.writer.add(f"{frame.count(axis)} = min({self.tile(axis)}, {frame.size(axis)} - {frame.first(axis)})", axis)
+
+    def tiles(self, streamed: bool) -> None:
+        """Shape the buffers: those along the streamed axis anew for each chunk."""
+        frame, loop = self.frame, self.frame.kernel.loop
+        for wire in self.buffers:
+            along = loop is not None and loop.axis in names(frame.kernel.wire[wire].axes)
+            if along == streamed:
+                self.writer.add(f"{frame.tile(wire)} = {tile_view(frame, wire, self.buffer(wire))}", wire)
+
+    def body(self) -> None:
+        kernel = self.frame.kernel
+        self.steps(kernel.part("before"))
+        if kernel.loop:
+            self.loop(kernel.loop)
+            self.steps(kernel.part("after"))
+
+    def loop(self, loop: For) -> None:
+        """The chunks of the streamed axis that the masks leave."""
+        frame, writer = self.frame, self.writer
+        places, tile, first = frame.places(), self.tile(loop.axis), frame.first(loop.axis)
+        low, high = (position(bound, places) for bound in (loop.lo, loop.hi))
+        start = "0" if low == "0" else f"({low}) // {tile} * {tile}"
+        with writer.nested(f"for {first} in range({start}, {high}, {tile}):", column=loop.axis):
+            self.measure(loop.axis)
+            self.tiles(streamed=True)
+            masks = set(loop.masks) & set(frame.inlined)
+            if masks:
+                full = [position(bound, places) for bound in (loop.full_lo, loop.full_hi)]
+                inside = f"{first} >= {full[0]} and {first} + {frame.count(loop.axis)} <= {full[1]}"
+                writer.add(f"{self.whole} = {inside}", loop.axis)
+            self.steps(loop.body, masks)
+
+    @property
+    def whole(self) -> str:
+        return self.frame.names.of((self.frame.title, "whole"), "all_seen")
+
+    def steps(self, part: Iterable[Any], masks: Collection[str] = ()) -> None:
+        for step in sweeps(self.frame.kernel, part, self.frame.layout, needed(self.frame)):
+            _CASES[type(step.box) if isinstance(step, Compute) else type(step)](self, step, masks)
+
+    def sweep(self, step: Sweep, masks: Collection[str]) -> None:
+        frame, writer, column = self.frame, self.writer, step.computes[-1].column
+        read = kept(frame)
+        call = write_sweep(frame, step, read)
+        direct = {mask for mask in masks if any(mask in c.box.inputs for c in step.computes)}
+        if not direct:
+            writer.add(call, column)
+            return
+        with writer.nested(f"if {self.whole}:", column=column):
+            writer.add(write_sweep(frame, step, read, direct), column)
+        with writer.nested("else:", column=column):
+            writer.add(call, column)
+
+    def move(self, step: Load | Store, _: Collection[str]) -> None:
+        call = write_move(self.frame, step)
+        slot = self.frame.moves.index(step)
+        self.writer.add(f"moved[{slot}, worker] += {call}" if self.frame.counted else call, step.column)
+
+    def init(self, step: Init, _: Collection[str]) -> None:
+        start = float(step.start)
+        text = f"number({start!r})" if start - start == 0 else f"number({'-' if start < 0 else ''}np.inf)"
+        self.writer.add(f"{self.frame.tile(step.wire)}[...] = {text}", step.column)
+
+    def update(self, step: Update, _: Collection[str]) -> None:
+        """The new state becomes the state: two tiles change names, where it was not renewed in place."""
+        state, new = self.frame.tile(step.wire), self.frame.tile(step.new)
+        if state != new:
+            self.writer.add(f"{state}, {new} = {new}, {state}", step.column)
+
+    def contract(self, step: Compute, _: Collection[str]) -> None:
+        self.writer.add(write_contract(self.frame, step), step.column)
+
+    def view(self, step: Compute, _: Collection[str]) -> None:
+        self.writer.add(write_view(self.frame, step), step.column)
+
+
+def needed(frame: Frame) -> set[str]:
+    """Wires that are read as tiles, not element by element: by products, views and stores."""
+    tiled = {s.wire for s in frame.kernel.statements if isinstance(s, Store)}
+    boxes = [s.box for s in frame.kernel.statements if isinstance(s, Compute)]
+    return tiled.union(*(box.inputs for box in boxes if isinstance(box, Contract | View)))
+
+
+def kept(frame: Frame) -> set[str]:
+    """Wires that leave the sweep in which they are made."""
+    found = needed(frame)
+    kernel = frame.kernel
+    for part in ("before", "loop", "after"):
+        for step in sweeps(kernel, kernel.part(part), frame.layout, found):
+            found |= _leaving(step)
+    boxes = [s.box for s in kernel.statements if isinstance(s, Compute)]
+    found |= {box.name for box in boxes if isinstance(box, Contract | View)}
+    return found | {w for s in kernel.statements if isinstance(s, Update) for w in (s.wire, s.new)}
+
+
+def _leaving(step: Step) -> set[str]:
+    """What a sweep reads from elsewhere, and the reductions that it finishes."""
+    if not isinstance(step, Sweep):
+        return set()
+    read = {wire for compute in step.computes for wire in compute.box.inputs}
+    return (read - step.made) | step.reduced
+
+
+_CASES: dict[Any, Callable[[_Worker, Any, Collection[str]], None]] = {
+    Sweep: _Worker.sweep,
+    Load: _Worker.move,
+    Store: _Worker.move,
+    Init: _Worker.init,
+    Update: _Worker.update,
+    Contract: _Worker.contract,
+    View: _Worker.view,
+}
