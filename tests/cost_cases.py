@@ -1,13 +1,14 @@
 """Labelled diagrams whose costs are tested, and sizes at which they are awkward."""
 
-from functools import lru_cache
+from functools import cache
 
 import derive_cases as cases
+from hypothesis import strategies as st
+
 import diagkit as dk
 from diagkit import ops
 from diagkit.derive import fuse, group, stream
 from diagkit.term import size
-from hypothesis import strategies as st
 
 q, x, d, e = cases.q, cases.x, cases.d, cases.e
 AWKWARD = (1, 2, 3, 4, 5, 7, 8, 11, 13, 16, 17)
@@ -23,7 +24,7 @@ MASKS = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def masked(name):
     """`flash` under the mask of that name."""
     return flash(**MASKS[name])

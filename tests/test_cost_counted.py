@@ -2,14 +2,15 @@
 
 import cost_cases as cases
 import derive_cases
-import diagkit as dk
 import pytest
 from cost_cases import MASKS, heads, masked, sizes, tiled_matmul
 from derive_cases import attention
+from hypothesis import given, settings
+
+import diagkit as dk
 from diagkit.cost import memory, transfers, work
 from diagkit.derive import fuse, group, stream
 from diagkit.program import lower
-from hypothesis import given, settings
 
 
 def agree(term, at):

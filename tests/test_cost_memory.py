@@ -2,18 +2,19 @@
 
 import cost_cases as cases
 import derive_cases
-import diagkit as dk
 import pytest
 import sympy
 from cost_cases import flash, heads, tiled_matmul
 from derive_cases import attention
+from hypothesis import given
+from hypothesis import strategies as st
+
+import diagkit as dk
 from diagkit import ops
 from diagkit.cost import memory
 from diagkit.cost.upper import at_least, undominated
 from diagkit.derive import fuse, group, stream
 from diagkit.term import FormatError, Term, size
-from hypothesis import given
-from hypothesis import strategies as st
 
 q, x, d, e, a, b, c = map(size, "qxdeabc")
 g, s, g_a, g_c, s_b = map(size, ("g_q", "s_x", "g_a", "g_c", "s_b"))
@@ -95,10 +96,10 @@ def test_masks_of_positions_take_no_memory():
 
 
 def test_where_the_peak_is():
-    small, large = dict(q=64, x=64, d=8, e=8, g_q=4, s_x=4), dict(q=4, x=64, d=8, e=8)
+    small, large = {"q": 64, "x": 64, "d": 8, "e": 8, "g_q": 4, "s_x": 4}, {"q": 4, "x": 64, "d": 8, "e": 8}
     assert memory(flash()).where(**small)[0] == (0, "QK")
     unfused = memory(attention())
-    assert len({key for key in unfused.where()}) == 2
+    assert len(set(unfused.where())) == 2
     assert unfused.where(**large) == ((0, "QK"), (3, "O"))
     assert unfused.peak(**large) == 4 * 8 + 64 * 8 + 4 * 64
 
@@ -173,3 +174,10 @@ def test_undominated_keeps_one_of_equals():
 def test_empty_diagram():
     row = Term((ops.array("X", cases.q).source,), (), ("X",))
     assert memory(row).peak() == 0
+
+
+def test_boxes_named_load_and_store():
+    load = dk.exp(dk.array("X", cases.q, cases.x), name="load")
+    store = dk.total(load, over=cases.x, name="store")
+    held = memory(fuse(derive_cases.term(store)))
+    assert held.columns() == {(0, "load'"): q * x, (0, "load"): q * x, (0, "store"): q * x + q, (0, "store'"): q}

@@ -4,16 +4,17 @@ import re
 
 import cost_cases as cases
 import derive_cases
-import diagkit as dk
 import pytest
 import sympy
 from cost_cases import MASKS, flash, heads, masked, sizes, tiled_matmul
 from derive_cases import attention
+from hypothesis import given
+
+import diagkit as dk
 from diagkit import ops
 from diagkit.cost import Transfer, evaluate, transfers, visits
 from diagkit.derive import fuse, group, stream
 from diagkit.term import FormatError, InputError, Term, size
-from hypothesis import given
 
 q, x, d, e = map(size, "qxde")
 g, n = cases.g, cases.n
@@ -26,7 +27,8 @@ def same(left, right):
 def test_unfused_counts_every_wire_once_per_crossing():
     counted = transfers(attention())
     assert [str(key) for key in counted] == [
-        "input Q", "input K", "spill QK", "refill QK", "spill S", "refill S", "spill P", "refill P", "input V", "output O",
+        "input Q", "input K", "spill QK", "refill QK", "spill S", "refill S", "spill P", "refill P", "input V",
+        "output O",
     ]  # fmt: skip
     assert counted.by_kind() == {
         "input": d * q + d * x + e * x,
@@ -239,5 +241,8 @@ def test_display_is_deterministic_and_takes_any_name():
 def test_text_of_a_table():
     A = dk.exp(dk.array("X", derive_cases.q))
     assert str(transfers(derive_cases.term(A, A=A))) == (
-        "array  kind    levels  elements\nX      input   0 → 1   q\nA      output  1 → 0   q\ntotal                  2*q"
+        "array  kind    levels  elements\n"
+        "X      input   0 → 1   q\n"
+        "A      output  1 → 0   q\n"
+        "total                  2*q"
     )

@@ -2,17 +2,18 @@
 
 import cost_cases as cases
 import derive_cases
-import diagkit as dk
 import pytest
 import sympy
 from cost_cases import MASKS, flash, heads, masked, sizes, tiled_matmul
 from derive_cases import attention
+from hypothesis import given, settings
+from test_cost_transfers import VISIBLE
+
+import diagkit as dk
 from diagkit.cost import Task, evaluate, intensity, roofline_point, visible_pairs, work
 from diagkit.cost.work import operations
 from diagkit.derive import fuse, group
 from diagkit.term import arg, finite, quotient, size, where
-from hypothesis import given, settings
-from test_cost_transfers import VISIBLE
 
 q, x, d, e = map(size, "qxde")
 g, s, n = cases.g, cases.s, cases.n

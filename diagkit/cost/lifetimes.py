@@ -52,13 +52,19 @@ def events(kernel: Kernel) -> Row:
     fixed, step, tail = (_real(kernel, boxes) for boxes in (kernel.fixed, kernel.step, kernel.tail))
     boxes = (None, *fixed, *step, *tail, None)
     first = 1 + len(fixed)
-    names = ("load", *(box.name for box in (*fixed, *step, *tail)), "store")
+    made = tuple(box.name for box in (*fixed, *step, *tail))
+    names = (_end("load", made), *made, _end("store", made))
     row = Row(names, boxes, first, first + len(step) - 1, {}, {})
     for place, box in enumerate(boxes):
         row.reader.update(dict.fromkeys(box.inputs if box else (), place))
     row.stay.update({wire: _stay(kernel, row, wire) for wire in row.reader})
     row.stay.update(dict.fromkeys(kernel.region.stores, len(names) - 1))
     return row
+
+
+def _end(name: str, taken: tuple[str, ...]) -> str:
+    """What the load or store column is called: not like a box."""
+    return name if name not in taken else _end(f"{name}'", taken)
 
 
 def _real(kernel: Kernel, boxes: tuple[Box, ...]) -> tuple[Box, ...]:
