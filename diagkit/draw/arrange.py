@@ -90,22 +90,22 @@ def _anchor(operands: Sequence[Bundle]) -> Bundle:
 
 def _recoloured(line: Line, strands: Sequence[Strand], level: int) -> list[Strand]:
     """The strands at a level: those of another level end here and go on in its colour, on the same row."""
-    made = []
-    for strand in strands:
-        if strand.level != level:
-            old, strand = strand, line.strand(strand.axis, level, strand.kind, strand.owner)
-            strand.seat = old.track
-        made.append(strand)
+    return [_continued(line, strand, level) if strand.level != level else strand for strand in strands]
+
+
+def _continued(line: Line, strand: Strand, level: int) -> Strand:
+    made = line.strand(strand.axis, level, strand.kind, strand.owner)
+    made.seat = strand.track
     return made
 
 
 def _result(line: Line, group: Sequence[Bundle], column: Column, strands: list[Strand]) -> None:
     """Put the array that the column makes where its operands were."""
     made = Bundle(column.makes[0], strands, rail=column.renews is not None)
-    stack = list(line.stack)
     inside = {id(bundle) for bundle in group}
-    place = next(n for n, bundle in enumerate(stack) if id(bundle) in inside)
-    line.stack = [b for b in stack[:place] if id(b) not in inside] + [made] + [b for b in stack[place:] if id(b) not in inside]  # fmt: skip
+    place = next(n for n, bundle in enumerate(line.stack) if id(bundle) in inside)
+    before, after = line.stack[:place], [b for b in line.stack[place:] if id(b) not in inside]
+    line.stack = [*before, made, *after]
 
 
 def _seated(line: Line, axis: str, level: int, kind: str, seat: Track) -> Strand:
@@ -120,7 +120,7 @@ def _scalar(line: Line, column: Column, rows: list[Strand], place: int, seat: Tr
     kind = "lane" if rows else "item"
     if rows and not ahead.lane:
         return rows
-    return rows[:place] + [_seated(line, "", column.level, kind, seat)] + rows[place:]
+    return [*rows[:place], _seated(line, "", column.level, kind, seat), *rows[place:]]
 
 
 def _placed(line: Line, column: Column, zone: Zone) -> Placed:

@@ -80,7 +80,7 @@ def _patch(mark: Mark, style: Style, order: int) -> Any:
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
-    codes, points = [], []
+    codes, points = list[Any](), list[tuple[float, float]]()
     for letter, numbers in mark.path:
         pairs = list(zip(numbers[::2], numbers[1::2], strict=True)) or [points[0]]
         code = {"M": Path.MOVETO, "L": Path.LINETO, "C": Path.CURVE4, "Z": Path.CLOSEPOLY}[letter]
@@ -103,17 +103,17 @@ def _write(axes: Any, line: Words, theme: Theme, order: int) -> None:
         wide = runs_width((run,), line.size, line.family) * true
         begins = line.anchor == "start"
         axes.text(
-            x if begins else x + wide / 2, line.y - run.rise * line.size, _escaped(run), ha="left" if begins else "center", va="baseline", zorder=order,
-            fontsize=line.size * run.scale * POINTS, color=theme[line.role].fill, fontfamily=_family(line, run),
+            x if begins else x + wide / 2, line.y - run.rise * line.size, _escaped(run),
+            ha="left" if begins else "center", va="baseline", zorder=order,
+            fontsize=line.size * run.scale * POINTS, color=theme[line.role].fill, fontfamily=_family(line),
             fontstyle="italic" if run.italic else "normal", fontweight="bold" if run.bold else "normal",
         )  # fmt: skip
         x += wide
 
 
-def _family(line: Words, run: Run) -> list[str]:
+def _family(line: Words) -> list[str]:
     """Fonts that come with matplotlib, so that the picture is the same everywhere."""
-    first = ["DejaVu Sans"] if line.family == SANS else ["STIXGeneral"]
-    return [*first, "DejaVu Sans"] if first[0] != "DejaVu Sans" else first
+    return ["DejaVu Sans"] if line.family == SANS else ["STIXGeneral", "DejaVu Sans"]
 
 
 def _escaped(run: Run) -> str:

@@ -7,60 +7,20 @@ rectangle that the glyph takes, from which its tinted region and title follow.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from diagkit.draw.arrange import Placed
 from diagkit.draw.fonts import SANS, SERIF
+from diagkit.draw.pen import TEXT, TITLE, Pen, row
 from diagkit.draw.rows import Strand, Zone
-from diagkit.draw.scene import (
-    BoxOf,
-    Command,
-    Mark,
-    Runs,
-    Words,
-    circle,
-    polyline,
-    rectangle,
-    runs_width,
-    semicircle,
-)
+from diagkit.draw.scene import BoxOf, Command, circle, polyline, rectangle, runs_width, semicircle
 from diagkit.draw.typeset import roman
 
-TITLE = 10.5
-TEXT = 14.0
 REACH = 40.0
-LAYERS = ("back", "strip", "line", "wire", "glyph", "front")
 
 
-@dataclass
-class Pen:
-    """Collects marks by layer, and words."""
-
-    layers: dict[str, list[Mark]] = field(default_factory=lambda: {layer: [] for layer in LAYERS})
-    words: list[Words] = field(default_factory=list)
-
-    def draw(self, layer: str, path: tuple[Command, ...], role: str, owner: str = "", about: str = "") -> None:
-        """Add a mark."""
-        self.layers[layer].append(Mark(path, role, owner, about))
-
-    def say(self, runs: Runs, x: float, y: float, size: float, role: str, anchor: str = "middle", family: str = SERIF, owner: str = "") -> None:  # fmt: skip
-        """Add words, where there are any."""
-        if runs:
-            self.words.append(Words(runs, x, y, size, role, anchor, family, owner))
-
-    def head(self, x: float, y: float, level: int, owner: str, back: float = 8.0) -> None:
-        """A small solid arrowhead whose point is at (x, y)."""
-        path = polyline([(x, y), (x - back, y - 4), (x - back + 2.5, y), (x - back, y + 4)], closed=True)
-        self.draw("front", path, f"solid-{level}", owner)
-
-    def dot(self, x: float, y: float, level: int) -> None:
-        """A filled dot: wires that fork or join."""
-        self.draw("front", circle(x, y, 2.4), f"solid-{level}")
-
-
-def row(strand: Strand, zone: Zone) -> float:
-    """The height at which a strand runs through a zone (or the nearest to it)."""
-    return strand.row(zone.number)
+def _mark(pen: Pen, placed: Placed, path: tuple[Command, ...], role: str, layer: str = "glyph") -> None:
+    """Draw a part of a column's glyph, with what the column does in words."""
+    pen.draw(layer, path, role, _owner(placed), placed.column.about)
 
 
 def _owner(placed: Placed) -> str:
@@ -96,7 +56,8 @@ def _contract(pen: Pen, placed: Placed) -> BoxOf:
     arc = zone.x0 + 16
     for upper, lower in placed.pairs:
         top, bottom = row(upper, zone), row(lower, zone)
-        pen.draw("wire", semicircle(arc, top, bottom, min((bottom - top) / 2, REACH)), f"wire-{level}", owner, placed.column.about)  # fmt: skip
+        arch = semicircle(arc, top, bottom, min((bottom - top) / 2, REACH))
+        _mark(pen, placed, arch, f"wire-{level}", "wire")
     for strand in placed.ends:
         strand.end_x = arc
     for strand in _alone(placed):
@@ -157,19 +118,21 @@ def _map_text(pen: Pen, placed: Placed, x: float, y: float) -> None:
     lane = placed.lane
     if lane is None:
         half = _text_width(placed) / 2 + 7
-        pen.draw("glyph", rectangle((x - half, y - 13, x + half, y + 13), 3), f"glyph-{placed.column.level}", _owner(placed), placed.column.about)  # fmt: skip
+        _mark(pen, placed, rectangle((x - half, y - 13, x + half, y + 13), 3), f"glyph-{placed.column.level}")
     lift = -6 if lane is not None and not placed.fresh else 5
     pen.say(placed.column.text, x, y + lift, TEXT, f"label-{placed.column.level}", owner=_owner(placed))
 
 
-def _inline(pen: Pen, placed: Placed, wide: float, inside: Callable[[Pen, Placed, float, float], None], high: float) -> BoxOf:  # fmt: skip
+def _inline(
+    pen: Pen, placed: Placed, wide: float, inside: Callable[[Pen, Placed, float, float], None], high: float
+) -> BoxOf:
     """Draw something on the line of scalars between two arrowheads, or at the wire where there is one."""
     zone, level, lane = placed.zone, placed.column.level, placed.lane
     x = (zone.x0 + zone.x1) / 2
     y = row(lane or placed.spans[0], zone)
     inside(pen, placed, x, y)
     if lane is not None:
-        goes_on = lane.spans[-1].last > zone.number or lane not in placed.ends and _lives(lane, zone)
+        goes_on = lane.spans[-1].last > zone.number or (lane not in placed.ends and _lives(lane, zone))
         end = zone.x1 - 6
         if placed.fresh:
             pen.head(x - wide / 2 - 4, y, level, _owner(placed))
@@ -206,7 +169,8 @@ def mask_square(pen: Pen, shape: str, x: float, y: float, half: float, owner: st
         pen.draw("glyph", polyline([(left, top), (right, top), (right, bottom)], closed=True), "mask-hidden", owner)
     if shape == "window":
         cut = half * 0.9
-        pen.draw("glyph", polyline([(left, top + cut), (left, bottom), (right - cut, bottom)], closed=True), "mask-hidden", owner)  # fmt: skip
+        lower = polyline([(left, top + cut), (left, bottom), (right - cut, bottom)], closed=True)
+        pen.draw("glyph", lower, "mask-hidden", owner)
     if shape == "mask":
         pen.draw("glyph", rectangle((x, top, right, y)), "mask-hidden", owner)
         pen.draw("glyph", rectangle((left, y, x, bottom)), "mask-hidden", owner)
@@ -261,7 +225,14 @@ def _view_width(placed: Placed) -> float:
 def _view(pen: Pen, placed: Placed) -> BoxOf:
     left, top, right, bottom = box = _through_box(placed)
     middle = (top + bottom) / 2
-    corners = [(left, middle), (left + 10, top), (right - 10, top), (right, middle), (right - 10, bottom), (left + 10, bottom)]
+    corners = [
+        (left, middle),
+        (left + 10, top),
+        (right - 10, top),
+        (right, middle),
+        (right - 10, bottom),
+        (left + 10, bottom),
+    ]
     pen.draw("glyph", polyline(corners, closed=True), "hexagon", _owner(placed), placed.column.about)
     pen.say(placed.column.text, (left + right) / 2, middle + 4.2, 12, "glyph-text", owner=_owner(placed))
     return box
@@ -284,12 +255,12 @@ def _box(pen: Pen, placed: Placed) -> BoxOf:
         strand.end_x = box[0]
     for strand in placed.makes:
         strand.start_x = box[2]
-    role = "tint-block" if column.glyph == "block" else f"glyph-{column.level}"
+    _mark(pen, placed, rectangle(box, 5), f"glyph-{column.level}")
     if column.glyph == "block":
-        pen.draw("glyph", rectangle(box, 5), f"glyph-{column.level}", str(column.key), column.about)
-    pen.draw("glyph", rectangle(box, 5), role, str(column.key), "" if column.glyph == "block" else column.about)
+        pen.draw("glyph", rectangle(box, 5), "tint-block", str(column.key))
     family, size = _box_face(placed)
-    pen.say(column.text, (box[0] + box[2]) / 2, (box[1] + box[3]) / 2 + size * 0.36, size, "glyph-text", family=family, owner=str(column.key))  # fmt: skip
+    x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2 + size * 0.36
+    pen.say(column.text, x, y, size, "glyph-text", family=family, owner=str(column.key))
     return box
 
 
@@ -325,7 +296,9 @@ def _softmax(pen: Pen, placed: Placed) -> BoxOf:
     rows, x = _rows(placed.spans, placed.zone), (placed.zone.x0 + placed.zone.x1) / 2
     middle, half = (rows[0] + rows[-1]) / 2, (rows[-1] - rows[0]) / 2 + 14
     corners = [(x - 11, middle), (x + 11, middle - half), (x + 11, middle + half)]
-    pen.draw("glyph", polyline(corners, closed=True), f"glyph-{placed.column.level}", _owner(placed), placed.column.about)
+    pen.draw(
+        "glyph", polyline(corners, closed=True), f"glyph-{placed.column.level}", _owner(placed), placed.column.about
+    )
     return x - 11, middle - half, x + 11, middle + half
 
 
@@ -354,7 +327,13 @@ def _strip(pen: Pen, placed: Placed) -> BoxOf:
     for strand in placed.makes:
         strand.start_x = x
     for top, bottom in _stretches(placed):
-        pen.draw("strip", rectangle((zone.x0, top - 21, zone.x1, bottom + 13), 5), column.glyph, str(column.key), column.about)
+        pen.draw(
+            "strip",
+            rectangle((zone.x0, top - 21, zone.x1, bottom + 13), 5),
+            column.glyph,
+            str(column.key),
+            column.about,
+        )
         low = bottom
     pen.say(roman(column.glyph), x, low + 27, TITLE, f"{column.glyph}-text", family=SANS, owner=str(column.key))
     rows = _rows(placed.ends, zone)

@@ -9,12 +9,13 @@ from typing import Any
 
 from diagkit.draw.arrange import LANE_GLYPHS, Ahead, Placed, arrange, closed_up
 from diagkit.draw.fonts import SANS
-from diagkit.draw.glyphs import GLYPHS, TITLE, Pen
-from diagkit.draw.plan import GLOBAL, Column, Key, Sheet, Source, source_name
+from diagkit.draw.glyphs import GLYPHS
+from diagkit.draw.pen import TITLE, Pen
+from diagkit.draw.plan import GLOBAL, Column, Key, Sheet, Source
 from diagkit.draw.rows import Bundle, Line, Strand, Zone
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
 from diagkit.draw.table import CELL, LINE, Cells
-from diagkit.draw.typeset import name_runs, roman, short_name
+from diagkit.draw.typeset import name_runs, roman, short_name, source_name
 from diagkit.draw.wires import draw_separators, draw_wires
 
 LEFT = 20.0
@@ -102,7 +103,9 @@ def _guess(column: Column) -> float:
     return max(_USUAL.get(column.glyph, 88.0), runs_width(column.text, 14) + 56)
 
 
-def draw_lines(pen: Pen, sheet: Sheet, cells: Cells, top: float, widest: float = WIDEST, ruled: bool = True) -> tuple[float, float]:  # fmt: skip
+def draw_lines(
+    pen: Pen, sheet: Sheet, cells: Cells, top: float, widest: float = WIDEST, ruled: bool = True
+) -> tuple[float, float]:
     """Draw a sheet, wrapped where it is wide; returns how far it reaches to the right and down."""
     uses, carried = Uses(sheet), list[Bundle]()
     right, ranges = 0.0, break_lines(sheet, cells, widest)
@@ -122,12 +125,14 @@ def _entering(sheet: Sheet, uses: Uses, begin: int, end: int, last: bool) -> lis
     return [source for source in sheet.sources if begin <= min(uses.at.get(source.key, [0])) < max(stop, 1)]
 
 
-def _arranged(sheet: Sheet, uses: Uses, span: tuple[int, int], carried: list[Bundle], fresh: list[Source], last: bool) -> Drawn:  # fmt: skip
+def _arranged(
+    sheet: Sheet, uses: Uses, span: tuple[int, int], carried: list[Bundle], fresh: list[Source], last: bool
+) -> Drawn:
     line, (begin, end) = Line(), span
     stack = [_again(line, bundle) for bundle in carried] + [_bundle(line, source) for source in fresh]
     opening = line.open("margin", stack)
     placed = [arrange(line, sheet.columns[n], uses.ahead(n, end)) for n in range(begin, end)]
-    wanted = [key for key in sheet.outputs] if last else [b.key for b in line.stack if uses.after(b.key, end - 1)]
+    wanted = list(sheet.outputs) if last else [b.key for b in line.stack if uses.after(b.key, end - 1)]
     kept = sorted((b for b in line.stack if b.key in wanted), key=lambda b: wanted.index(b.key))
     outputs = [closed_up(bundle, _axes_of(sheet, bundle)) for bundle in kept]
     hug = [strand for bundle in outputs if not bundle.rail for strand in bundle.strands[:-1]]
@@ -145,7 +150,9 @@ def _axes_of(sheet: Sheet, bundle: Bundle) -> tuple[str, ...]:
 def _again(line: Line, bundle: Bundle) -> Bundle:
     """An array that came from the line above."""
     strands = [line.strand(s.axis, s.level, s.kind) for s in bundle.wires]
-    return Bundle(bundle.key, strands, name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), continued=True, rail=bundle.rail)
+    return Bundle(
+        bundle.key, strands, name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), continued=True, rail=bundle.rail
+    )
 
 
 def _bundle(line: Line, source: Source) -> Bundle:
@@ -170,8 +177,8 @@ def _draw_line(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn, top: float, r
 
 
 def _place_columns(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn) -> float:
-    names = max((max(runs_width(b.shown, _name_size(b)), runs_width(b.note, NOTE, SANS)) for b in drawn.opening.stack), default=0.0)  # fmt: skip
     opening = drawn.opening
+    names = max((_name_width(bundle) for bundle in opening.stack), default=0.0)
     opening.x0 = LEFT + names + 12
     _say_names(pen, opening.stack, LEFT + names / 2, opening)
     opening.x1 = opening.x0 + _labels(pen, sheet, opening, opening.x0, 24)
@@ -181,7 +188,9 @@ def _place_columns(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn) -> float:
     return _place_outputs(pen, sheet, drawn, x)
 
 
-def _place_column(pen: Pen, sheet: Sheet, cells: Cells, placed: Placed, drawn: Drawn, x: float, reach: float) -> tuple[float, float]:  # fmt: skip
+def _place_column(
+    pen: Pen, sheet: Sheet, cells: Cells, placed: Placed, drawn: Drawn, x: float, reach: float
+) -> tuple[float, float]:
     """Put a column's glyph after x, its head after `reach`; returns both anew."""
     measure, draw, tinted = GLYPHS[placed.column.glyph]
     zone, after, column = placed.zone, placed.after, placed.column
@@ -232,7 +241,12 @@ def _tint(pen: Pen, placed: Placed, box: tuple[float, float, float, float]) -> N
     column, zone = placed.column, placed.zone
     title = roman(column.title)
     head = 18.0 if column.title else 8.0
-    region = zone.x0 + 1, box[1] - head - (4 if column.title and column.glyph != "contract" else 3), zone.x1 - 1, box[3] + 10
+    region = (
+        zone.x0 + 1,
+        box[1] - head - (4 if column.title and column.glyph != "contract" else 3),
+        zone.x1 - 1,
+        box[3] + 10,
+    )
     pen.draw("back", rectangle(region, 4), f"tint-{column.glyph}", str(column.key))
     if title:
         pen.say(title, (region[0] + region[2]) / 2, box[1] - 9, TITLE, "kind", family=SANS, owner=str(column.key))
@@ -278,6 +292,10 @@ def write_label(pen: Pen, strand: Strand, runs: Runs, barred: bool, x: float, y:
         pen.draw("line", polyline([(left - half, high), (left + half, high)]), f"bar-{strand.level}", strand.axis)
 
 
+def _name_width(bundle: Bundle) -> float:
+    return max(runs_width(bundle.shown, _name_size(bundle)), runs_width(bundle.note, NOTE, SANS))
+
+
 def _name_size(bundle: Bundle) -> float:
     return SMALL_NAME if bundle.continued or runs_width(bundle.shown, NAME) > 60 else NAME
 
@@ -311,14 +329,16 @@ def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
 # The head: names of columns and the cost table.
 
 
-def _draw_head(pen: Pen, cells: Cells, drawn: Drawn, top: float, heights: list[float], right: float, ruled: bool) -> float:  # fmt: skip
+def _draw_head(
+    pen: Pen, cells: Cells, drawn: Drawn, top: float, heights: list[float], right: float, ruled: bool
+) -> float:
     heads = {placed.column.key: placed.column for placed in drawn.placed}
     base = top + 14
     total = bool(cells.names) and drawn.last and cells.total_width > 0
     at = max(right, max(drawn.heads.values(), default=0) + 30) + cells.total_width / 2 if total else 0.0
     right = at + cells.total_width / 2 + 14 if total else right
     for key, column in heads.items():
-        pen.say(column.head, drawn.heads[key], base, CELL - (0 if column.glyph not in ("load", "store") else 1), "head", owner=str(key))  # fmt: skip
+        pen.say(column.head, drawn.heads[key], base, CELL, "head", owner=str(key))
     if total:
         pen.say(roman("total"), at, base, 11, "head", family=SANS)
     if heads and ruled:

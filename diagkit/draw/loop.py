@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from diagkit.draw.fonts import SANS
-from diagkit.draw.glyphs import LAYERS, Pen
 from diagkit.draw.layout import LEFT, draw_lines
-from diagkit.draw.plan import Sheet, loop_plan
+from diagkit.draw.loopplan import loop_plan
+from diagkit.draw.pen import LAYERS, Pen
+from diagkit.draw.plan import Sheet
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
 from diagkit.draw.table import set_table
 from diagkit.draw.typeset import formula, joined, name_runs, roman
@@ -22,6 +23,7 @@ from diagkit.term import Array, Box, Map, State, StreamForm, Term, rename_box
 PAD = 14.0
 INSET = 24.0
 HEAD = 11.5
+HEADING = 12.5
 UNFOLDED = 1400.0
 """How wide a line of a loop may be before it wraps; the whole is then made smaller to fit the sheet."""
 
@@ -91,7 +93,8 @@ def unfold(term: Term, number: int) -> Unfolded | None:
     before = [box for box in form.fixed if box.name not in term.wires or not term.wires[box.name].virtual]
     fixed = _piece(term, before, called, (), [box.name for box in before if _read(after, box.name)], "before")
     step = _piece(term, form.step, called, states, [s.new for s in form.state], "step", form.fixed)
-    tail = _piece(term, form.tail, called, states, [box.name for box in form.tail if box.name in region.stores], "after", form.fixed)  # fmt: skip
+    results = [box.name for box in form.tail if box.name in region.stores]
+    tail = _piece(term, form.tail, called, states, results, "after", form.fixed)
     assert step is not None
     starts = {called[state.name]: state.start for state in form.state}
     return Unfolded(form, number, called, fixed, step, tail, starts)
@@ -144,22 +147,23 @@ def draw_loops(pen: Pen, term: Term, sheet: Sheet, top: float, widest: float) ->
 
 
 def _draw_loop(pen: Pen, loop: Unfolded, sheet: Sheet, top: float, widest: float) -> tuple[float, float]:
-    inner = Pen()
-    heading = _heading(loop, sheet)
-    inner.say(heading, LEFT, 24, 13, "caption", "start")
-    right, y = runs_width(heading, 13) + LEFT, 30.0
+    inner, heading = Pen(), _heading(loop, sheet)
+    right, y = 0.0, -10.0
     if loop.first is not None:
         right, y = _section(inner, loop, loop.first, sheet, "before the loop", (right, y), {})
-    right, y = _section(inner, loop, loop.step, sheet, "each chunk", (right, y), loop.starts)
+    right, y = _section(inner, loop, loop.step, sheet, "each chunk" if loop.first else "", (right, y), loop.starts)
     right, y = _back(inner, loop, right, y)
     if loop.last is not None:
         right, y = _ending(inner, loop, loop.last, sheet, (right, y))
     scale = min(1.0, (widest - LEFT) / (right + INSET + PAD))
-    far, low = scale * (right + INSET + PAD), top + scale * (y + 4)
+    down = top + 32
+    far = max(scale * (right + INSET + PAD), LEFT + 8 + runs_width(heading, HEADING) + PAD)
+    low = down + scale * (y + 4)
     pen.draw("back", rectangle((LEFT - 4, top, far, low), 8), "tint-stream", "loop")
+    pen.say(heading, LEFT + 8, top + 20, HEADING, "caption", "start")
     for layer in LAYERS:
-        pen.layers[layer] += [mark.scaled(scale).shifted(INSET * scale, top) for mark in inner.layers[layer]]
-    pen.words += [line.scaled(scale).shifted(INSET * scale, top) for line in inner.words]
+        pen.layers[layer] += [mark.scaled(scale).shifted(INSET * scale, down) for mark in inner.layers[layer]]
+    pen.words += [line.scaled(scale).shifted(INSET * scale, down) for line in inner.words]
     return far, low + 4
 
 
@@ -174,37 +178,41 @@ def _heading(loop: Unfolded, sheet: Sheet) -> Runs:
 
 def _rescaled(loop: Unfolded) -> Runs:
     """By what the old state is multiplied, where it is."""
-    factors = [box for box in loop.step.boxes if box.name.startswith("δ")]
     said: Runs = ()
-    for place, box in enumerate(factors):
-        called = {f"a{at}": name_runs(wire) for at, wire in enumerate(box.inputs)}
-        expr = getattr(box, "expr", None)
-        said += roman(", " if place else "; rescaled by ") + name_runs(box.name) + roman(" = ")
-        said += formula(expr, (), lambda name, called=called: called.get(name) or name_runs(name))
+    for box in loop.step.boxes:
+        if isinstance(box, Map) and box.name.startswith("δ"):
+            said += roman(", " if said else "; rescaled by ") + _equation(box)
     return said
 
 
-def _section(pen: Pen, loop: Unfolded, piece: Term, sheet: Sheet, head: str, at: tuple[float, float], starts: dict[str, Any]) -> tuple[float, float]:  # fmt: skip
+def _equation(box: Map) -> Runs:
+    """A map as an equation between the names of wires."""
+    called = {f"a{place}": name_runs(wire) for place, wire in enumerate(box.inputs)}
+    return name_runs(box.name) + roman(" = ") + formula(box.expr, (), lambda name: called.get(name) or name_runs(name))
+
+
+def _section(
+    pen: Pen, loop: Unfolded, piece: Term, sheet: Sheet, head: str, at: tuple[float, float], starts: dict[str, Any]
+) -> tuple[float, float]:
     """One section: its heading, then its diagram, all of it in fast memory."""
     right, y = at
     inside = replace(loop_plan(piece, loop.number, starts), tiles=sheet.plain_tiles(), barred=sheet.barred)
     pen.say(roman(head, bold=True), LEFT, y + 16, HEAD, "note", "start", SANS)
-    wide, low = draw_lines(pen, inside, set_table(None, inside.columns, ()), y + 20, UNFOLDED, ruled=False)
+    y += 20 if head else 4
+    wide, low = draw_lines(pen, inside, set_table(None, inside.columns, ()), y, UNFOLDED, ruled=False)
     return max(right, wide), low - 8
 
 
 def _ending(pen: Pen, loop: Unfolded, last: Term, sheet: Sheet, at: tuple[float, float]) -> tuple[float, float]:
     """What comes after the loop: one line of formulas where that says it all, else a diagram."""
-    if not all(isinstance(box, Map) for box in last.boxes) or len(last.boxes) > 2:
+    maps = [box for box in last.boxes if isinstance(box, Map)]
+    if len(maps) < len(last.boxes) or len(maps) > 2:
         return _section(pen, loop, last, sheet, "after the last chunk", at, {})
     head = roman("after the last chunk", bold=True)
     pen.say(head, LEFT, at[1] + 18, HEAD, "note", "start", SANS)
     said: Runs = ()
-    for place, box in enumerate(last.boxes):
-        called = {f"a{n}": name_runs(wire) for n, wire in enumerate(box.inputs)}
-        expr = getattr(box, "expr", None)
-        said += (roman(",  ") if place else ()) + name_runs(box.name) + roman(" = ")
-        said += formula(expr, (), lambda name, called=called: called.get(name) or name_runs(name))
+    for box in maps:
+        said += (roman(",  ") if said else ()) + _equation(box)
     x = LEFT + runs_width(head, HEAD, SANS) + 12
     pen.say(joined(said), x, at[1] + 18, 14, "caption", "start")
     return max(at[0], x + runs_width(said, 14)), at[1] + 30
@@ -213,17 +221,22 @@ def _ending(pen: Pen, loop: Unfolded, last: Term, sheet: Sheet, at: tuple[float,
 def _back(pen: Pen, loop: Unfolded, right: float, low: float) -> tuple[float, float]:
     """The arrow from the renewed state back to the old one, round the bottom."""
     y, far, near = low + 8, right + 4, LEFT - 15
-    new = [line.y - 5 for line in pen.words if line.role == "name" and line.owner in {f"{n}.new" for n in loop.starts}]
-    old = [line.y - 5 for line in pen.words if line.role == "name" and line.owner in loop.starts]
-    rows = (min(new), max(new))
-    pen.draw("line", polyline([(far - 6, rows[0]), (far, rows[0]), (far, y), (near, y), (near, min(old)), (near + 4, min(old))]), "loop")  # fmt: skip
+    new, old = (_heights(pen, names) for names in ({f"{n}.new" for n in loop.starts}, set(loop.starts)))
+    around = [(far - 6, new[0]), (far, new[0]), (far, y), (near, y), (near, old[0]), (near + 4, old[0])]
+    pen.draw("line", polyline(around), "loop")
     for row in new[1:]:
         pen.draw("line", polyline([(far - 6, row), (far, row)]), "loop")
     for row in old:
         pen.draw("line", polyline([(near, row), (near + 4, row)]), "loop")
-        pen.draw("front", polyline([(near + 9, row), (near + 2, row - 4), (near + 2, row + 4)], closed=True), "loop-head")
-    said: Runs = roman("next chunk: ")
-    for place, name in enumerate(loop.starts):
-        said += (roman(", ") if place else ()) + name_runs(name) + roman(" ← ") + name_runs(f"{name}.new")
+        point = [(near + 9, row), (near + 2, row - 4), (near + 2, row + 4)]
+        pen.draw("front", polyline(point, closed=True), "loop-head")
+    said: Runs = ()
+    for name in loop.starts:
+        said += roman(", " if said else "next chunk: ") + name_runs(name) + roman(" ← ") + name_runs(f"{name}.new")
     pen.say(joined(said), (near + far) / 2, y - 6, 12, "note")
     return far, y + 8
+
+
+def _heights(pen: Pen, names: set[str]) -> list[float]:
+    """Where the names of some arrays stand, top to bottom."""
+    return sorted(line.y - 5 for line in pen.words if line.role == "name" and line.owner in names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from diagkit.draw.scene import BoxOf, Mark, Point, Scene, Words
 
@@ -48,9 +49,8 @@ def _words_on_words(words: tuple[Words, ...]) -> list[Clash]:
     open_ones: list[int] = []
     for number, box in enumerate(boxes):
         open_ones = [other for other in open_ones if boxes[other][2] > box[0]]
-        for other in open_ones:
-            if meets(boxes[other], box):
-                found.append(Clash(order[other].text, order[number].text, (box[0], box[1])))
+        met = [other for other in open_ones if meets(boxes[other], box)]
+        found += [Clash(order[other].text, order[number].text, (box[0], box[1])) for other in met]
         open_ones.append(number)
     return found
 
@@ -74,7 +74,7 @@ def _struck(box: BoxOf, mark: Mark) -> bool:
     if not meets(box, flat):
         return False
     points = mark.outline()
-    return any(_crosses(box, a, b) for a, b in zip(points, points[1:], strict=False))
+    return any(_crosses(box, a, b) for a, b in pairwise(points))
 
 
 def _crosses(box: BoxOf, a: Point, b: Point) -> bool:

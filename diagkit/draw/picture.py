@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from diagkit.draw.fonts import SANS, clean, fit
-from diagkit.draw.glyphs import LAYERS, Pen
 from diagkit.draw.layout import LEFT, WIDEST, draw_lines
 from diagkit.draw.loop import draw_loops
-from diagkit.draw.plan import Sheet, is_labelled, plan
+from diagkit.draw.pen import LAYERS, Pen
+from diagkit.draw.plan import Sheet, plan
+from diagkit.draw.roles import is_labelled
 from diagkit.draw.scene import Runs, Scene, polyline, runs_width
 from diagkit.draw.table import Table, set_table
 from diagkit.draw.typeset import joined, name_runs, roman

@@ -143,7 +143,9 @@ class Line:
         """The array of that key in the stack."""
         return next(bundle for bundle in self.stack if bundle.key == key)
 
-    def open(self, kind: str, stack: Sequence[Bundle], groups: Iterable[Sequence[Bundle]] = (), hug: Iterable[Strand] = ()) -> Zone:  # fmt: skip
+    def open(
+        self, kind: str, stack: Sequence[Bundle], groups: Iterable[Sequence[Bundle]] = (), hug: Iterable[Strand] = ()
+    ) -> Zone:
         """Begin a zone in which `stack` runs: strands out of order get new rows, the rest keep theirs.
 
         `groups` are arrays that are about to become one (no separator between them); strands in `hug`

@@ -158,7 +158,7 @@ class Scene:
 def polyline(points: Iterable[Point], closed: bool = False) -> tuple[Command, ...]:
     """Straight lines from point to point."""
     path: list[Command] = [("L" if n else "M", tuple(point)) for n, point in enumerate(points)]
-    return tuple(path + [("Z", ())] if closed else path)
+    return (*path, ("Z", ())) if closed else tuple(path)
 
 
 def rectangle(box: BoxOf, radius: float = 0.0) -> tuple[Command, ...]:

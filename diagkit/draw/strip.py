@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diagkit.draw.fonts import SANS, SERIF, clean, fit, width
-from diagkit.draw.glyphs import Pen
 from diagkit.draw.layout import LEFT, WIDEST
+from diagkit.draw.pen import Pen
 from diagkit.draw.picture import scene
-from diagkit.draw.scene import Scene, Words
+from diagkit.draw.scene import Mark, Scene, Words
 from diagkit.draw.table import Table
 from diagkit.draw.typeset import roman
 from diagkit.term import DiagkitError, Term
@@ -18,7 +18,9 @@ RULE = 13.0
 REASON = 12.0
 
 
-def strip_scene(terms: Sequence[Term], captions: Sequence[tuple[str, str]] = (), tables: Sequence[Table | None] = ()) -> Scene:  # fmt: skip
+def strip_scene(
+    terms: Sequence[Term], captions: Sequence[tuple[str, str]] = (), tables: Sequence[Table | None] = ()
+) -> Scene:
     """The pictures of `terms` under one another. Before each but the first stand the sign ≡, the rule
     and the reason given in `captions` (one pair fewer than there are terms, or none)."""
     if not terms:
@@ -27,7 +29,7 @@ def strip_scene(terms: Sequence[Term], captions: Sequence[tuple[str, str]] = (),
         raise DiagkitError(f"{len(captions)} captions for {len(terms)} diagrams", remedy="one between each two")
     pictures = [scene(term, table) for term, table in zip(terms, [*tables, *[None] * len(terms)], strict=False)]
     pen, y = Pen(), 0.0
-    marks, placed = [], list[Words]()
+    marks, placed = list[Mark](), list[Words]()
     for place, picture in enumerate(pictures):
         if place:
             y = _equals(pen, y, captions[place - 1] if captions else ("", ""))

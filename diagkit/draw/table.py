@@ -95,7 +95,7 @@ def _cell(row: Row, key: Any, columns: Sequence[Column]) -> Any:
 
 
 def _lines(cell: Any, order: Sequence[str]) -> list[Runs]:
-    if cell is None or cell == "" or cell == 0:
+    if cell in (None, "", 0):
         return []
     if isinstance(cell, str):
         return [cut(roman(cell), ROOM, CELL)]

@@ -16,14 +16,9 @@ from diagkit.term import finite, quotient, where
 THIN = "\u2009"
 SUB = (-0.17, 0.7)
 SUP = (0.34, 0.7)
-_GREEK = dict(
-    zip(
-        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau phi chi psi omega "
-        "Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega".split(),
-        "αβγδεζηθικλμνξπρστφχψωΓΔΘΛΞΠΣΦΨΩ",
-        strict=True,
-    )
-)
+_LETTERS = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau
+phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Phi Psi Omega"""
+_GREEK = dict(zip(_LETTERS.split(), "αβγδεζηθικλμνξπρστφχψωΓΔΘΛΞΠΣΦΨΩ", strict=True))
 
 
 def roman(text: str, bold: bool = False) -> Runs:
@@ -92,6 +87,12 @@ def short_name(wire: str) -> str:
     return base.rpartition(".")[2] + ".new" * len(primes) if base.rpartition(".")[2] else wire
 
 
+def source_name(name: str) -> Runs:
+    """The name of an array at the left or right, cut where even in small type it is too long."""
+    runs = name_runs(name)
+    return runs if runs_width(runs, 24) <= 60 else name_runs(name, 104, 16)
+
+
 class _Formula:
     """Sets a sympy expression; `order` ranks the names of symbols, `names_of` says what arguments are called."""
 
@@ -104,8 +105,8 @@ class _Formula:
         for kind, (binds, case) in _CASES.items():
             if isinstance(expr, kind):
                 runs = case(self, expr)
-                binds = binds if isinstance(binds, int) else binds(expr)
-                return runs if binds >= tight else roman("(") + runs + roman(")")
+                loose = (binds if isinstance(binds, int) else binds(expr)) < tight
+                return roman("(") + runs + roman(")") if loose else runs
         return roman(str(expr))
 
     def key(self, factor: Any) -> tuple[int, str]:
@@ -193,14 +194,19 @@ def _decimal(f: _Formula, expr: Any) -> Runs:
     return roman(f"{float(expr):.4g}".replace("-", "−"))
 
 
-def _call(shown: str) -> Callable[[_Formula, Any], Runs]:
+def _call(shown: str, ordered: bool = True) -> Callable[[_Formula, Any], Runs]:
     def case(f: _Formula, expr: Any) -> Runs:
         inside: Runs = ()
-        for place, part in enumerate(expr.args):
+        for place, part in enumerate(expr.args if ordered else sorted(expr.args, key=_last_number)):
             inside += (roman(", ") if place else ()) + f.set(part)
         return roman(f"{shown}(") + inside + roman(")")
 
     return case
+
+
+def _last_number(part: Any) -> tuple[bool, str]:
+    """Numbers after everything else: max(a, 0)."""
+    return bool(part.is_number), str(part)
 
 
 def _around(left: str, right: str) -> Callable[[_Formula, Any], Runs]:
@@ -244,8 +250,8 @@ _CASES: dict[Any, tuple[Any, Callable[[_Formula, Any], Runs]]] = {
     sympy.ceiling: (9, _ceiling),
     sympy.floor: (9, _around("⌊", "⌋")),
     sympy.Abs: (9, _around("|", "|")),
-    sympy.Max: (9, _call("max")),
-    sympy.Min: (9, _call("min")),
+    sympy.Max: (9, _call("max", ordered=False)),
+    sympy.Min: (9, _call("min", ordered=False)),
     finite: (9, lambda f, expr: f.set(expr.args[0], 9)),
     quotient: (2, lambda f, expr: f.set(expr.args[0], 2) + roman("/") + f.set(expr.args[1], 3)),
     where: (0, _choice),
@@ -296,7 +302,8 @@ def cut(runs: Runs, room: float, size: float, family: str = SERIF) -> Runs:
     for run in runs:
         wide = width(run.text, size * run.scale, family, run.bold)
         if wide > left:
-            kept.append(replace(run, text=fit(run.text, left + width("…", size * run.scale, family), size * run.scale, family)))
+            small = size * run.scale
+            kept.append(replace(run, text=fit(run.text, left + width("…", small, family), small, family)))
             break
         kept.append(run)
         left -= wide

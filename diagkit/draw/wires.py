@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from diagkit.draw.glyphs import Pen, row
+from itertools import pairwise
+
+from diagkit.draw.pen import Pen, row
 from diagkit.draw.rows import Bundle, Line, Span, Strand, Zone
 from diagkit.draw.scene import Command, Point, polyline, swing
 
@@ -21,7 +23,7 @@ def draw_wires(pen: Pen, line: Line) -> None:
 def _path(pen: Pen, line: Line, strand: Strand) -> tuple[Command, ...] | None:
     zones = line.zones
     path = _beginning(pen, zones, strand)
-    for before, after in zip(strand.spans, strand.spans[1:], strict=False):
+    for before, after in pairwise(strand.spans):
         _along(path, zones[before.last].x1)
         _change(path, zones[after.first].x0, after.track.y)
     if strand.spans:
@@ -102,7 +104,7 @@ def draw_separators(pen: Pen, line: Line) -> None:
 
 def _neighbours(zone: Zone) -> list[tuple[Strand, Strand]]:
     groups: list[list[Bundle]] = zone.groups
-    return [(upper[-1].strands[-1], lower[0].strands[0]) for upper, lower in zip(groups, groups[1:], strict=False)]
+    return [(upper[-1].strands[-1], lower[0].strands[0]) for upper, lower in pairwise(groups)]
 
 
 def _draw_fence(pen: Pen, fence: _Fence) -> None:

@@ -1,0 +1,74 @@
+"""The sheet of one section of a loop: a reduction and the map that adds it to the state are one column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import sympy
+
+from diagkit.draw.formulas import short
+from diagkit.draw.plan import Column, Key, Planner, Sheet, Source
+from diagkit.draw.typeset import formula, joined, name_runs, roman, short_name, source_name
+from diagkit.draw.wording import column_words
+from diagkit.term import Box, Map, Reduce, Term, names
+
+
+def loop_plan(term: Term, number: int, starts: Mapping[str, Any]) -> Sheet:
+    """The sheet of one section of a stream: all of it in the fast memory of region `number`. `starts`
+    are the values that the state begins with."""
+    planner = Planner(term)
+    notes = {name: roman("from ") + formula(value) for name, value in starts.items()}
+    sources = tuple(
+        Source((a.name, number), names(a.axes), 1, notes.get(a.name, ()), source_name(a.name), a.name in starts)
+        for a in term.inputs
+    )
+    taken_in = _taken_in(term)
+    columns = [
+        _accumulating(planner, box, taken_in, number) or planner.column(box, number)
+        for box in term.boxes
+        if planner.drawn(box.name) and box.name not in taken_in
+    ]
+    columns = [replace(column, renews=_renewed(column, starts)) for column in columns]
+    return Sheet(sources, tuple(columns), tuple((wire, number) for wire in term.outputs), shown=True, dense=True)
+
+
+def _renewed(column: Column, starts: Mapping[str, Any]) -> Key | None:
+    """The state that a column replaces: the one it reads and makes anew."""
+    (made,) = column.makes
+    old = (made[0].removesuffix(".new"), made[1])
+    return old if old != made and old[0] in starts and old in column.reads else None
+
+
+def _taken_in(term: Term) -> dict[str, Reduce]:
+    """Reductions whose one reader is a map of several arrays: drawn together with it, as one box in which
+    the reduced wire ends and the state goes on."""
+    found = {}
+    for box in term.boxes:
+        readers = term.consumers(box.name)
+        if not isinstance(box, Reduce) or len(readers) != 1 or box.name in term.outputs:
+            continue
+        if isinstance(readers[0], Map) and len(readers[0].inputs) > 1:
+            found[box.name] = box
+    return found
+
+
+def _accumulating(planner: Planner, box: Box, taken_in: dict[str, Reduce], number: int) -> Column | None:
+    """The column of a map together with the reduction it reads; None for any other box."""
+    part = next((taken_in[wire] for wire in box.inputs if wire in taken_in), None)
+    if part is None or not isinstance(box, Map):
+        return None
+    term, (source,) = planner.term, part.inputs
+    column = planner.column(box, number)
+    keys = dict.fromkeys((source if wire == part.name else wire, number) for wire in box.inputs)
+    axes = {key: names(term.wires[key[0]].axes) for key in (*keys, *column.makes)}
+    own = name_runs(short_name(source), 50, 14)
+    sign = (
+        () if part.op == "max" and isinstance(box.expr, sympy.Max) else roman({"sum": "Σ "}.get(part.op, f"{part.op} "))
+    )
+    called = {f"a{place}": name_runs(short_name(wire), 50, 14) for place, wire in enumerate(box.inputs)}
+    called[f"a{box.inputs.index(part.name)}"] = joined(sign + own)
+    text = formula(box.expr, (), lambda name: called.get(name) or name_runs(name))
+    about = f"{column.about}, with {column_words(part, term.wires)}"
+    return replace(column, glyph="join", reads=tuple(keys), axes=axes, text=short(text, box), about=about)
