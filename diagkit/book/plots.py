@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,12 +54,21 @@ def canvas(title: str, x: str, y: str, size_inches: tuple[float, float] = (7.2, 
         raise BookError("plots need matplotlib", remedy="install diagkit[lab]") from error
     figure = Figure(figsize=size_inches, facecolor="white", layout="constrained")
     axes = figure.add_subplot()
-    axes.set(xlabel=x, ylabel=y)
-    axes.set_title(title, loc="left", fontsize=11)
+    axes.set(xlabel=typeset(x), ylabel=typeset(y))
+    axes.set_title(typeset(title), loc="left", fontsize=11)
     axes.grid(color=GRID, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def typeset(text: str) -> str:
+    """The text with sizes such as g_q and powers such as 10^6 set as formulas.
+
+    >>> typeset("10^6 elements by g_q")
+    '$10^{6}$ elements by $g_{q}$'
+    """
+    return re.sub(r"\b([A-Za-z]_|10\^)(\w+)\b", lambda found: f"${found[1]}{{{found[2]}}}$", text)
 
 
 def roofline(
