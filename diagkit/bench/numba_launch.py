@@ -1,7 +1,7 @@
 """Running the numba source of a program: compiled once per float type and layout, launched on arrays.
 
 Arrays of the kernel's types pass without a copy, whatever their strides; fp16 and bf16 arrays are converted
-on entry, and the result back. Workers are numba's threads.
+on entry, and the result back. Workers are plain threads: kernels let go of Python's lock.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -24,7 +25,7 @@ from diagkit.program import Kernel, Load, Program, Store
 from diagkit.term import FormatError, names
 
 _ONE_AT_A_TIME = threading.Lock()
-"""numba's simplest threads abort the process when two launches meet."""
+"""A kernel has every core to itself; and the BLAS is told once, not by two launches that meet."""
 
 _NUMBERS = {"float32": np.float32, "float64": np.float64}
 
@@ -50,11 +51,31 @@ def launch(
 
     def run() -> None:
         with _ONE_AT_A_TIME, one_blas_thread():
-            for function, arguments in calls:
-                function(*arguments)
+            for function, workers, arguments in calls:
+                _side_by_side(function, workers, arguments)
 
     outputs = {name: memory[name] for name in program.term.outputs}
     return Launch(run, outputs, memory, moved)
+
+
+def _side_by_side(function: Any, workers: int, arguments: tuple[Any, ...]) -> None:
+    """Run the workers, one of them here."""
+    others = [_pool().submit(function, worker, workers, *arguments) for worker in range(1, workers)]
+    function(0, workers, *arguments)
+    for other in others:
+        other.result()
+
+
+@lru_cache(maxsize=1)
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads(), thread_name_prefix="diagkit")
+
+
+def threads() -> int:
+    """How many workers run side by side: NUMBA_NUM_THREADS, else the cores this process may use."""
+    import numba
+
+    return int(numba.config.NUMBA_NUM_THREADS)
 
 
 def _plain(value: Any) -> Any:
@@ -96,12 +117,10 @@ def _module(source: Source) -> ModuleType:
 
 def _bind(
     code: Code, kernel: Kernel, sizes: Mapping[str, int], memory: dict[str, Any], moved: dict[str, Any], number: str
-) -> tuple[Any, tuple[Any, ...]]:
-    """The compiled function of a kernel and its arguments; its stores get memory."""
-    import numba
-
+) -> tuple[Any, int, tuple[Any, ...]]:
+    """The compiled function of a kernel, its workers and its arguments; its stores get memory."""
     entry = code.source.entry(kernel.name)
-    workers = max(1, min(numba.get_num_threads(), groups(kernel, sizes)))
+    workers = max(1, min(threads(), groups(kernel, sizes)))
     for wire in entry.stores:
         shape = tuple(sizes[axis] for axis in names(kernel.wire[wire].axes))
         memory[wire] = np.empty(shape, array_type(kernel.wire[wire].dtype, number))
@@ -112,10 +131,10 @@ def _bind(
         slots = [s for s in kernel.statements if isinstance(s, Load | Store)]
         moved[kernel.name] = np.zeros((len(slots), workers), np.int64)
         counts = [moved[kernel.name]]
-    arguments = (*loads, *stores, *(int(sizes[axis]) for axis in entry.parameters), *counts, workers)
+    arguments = (*loads, *stores, *(int(sizes[axis]) for axis in entry.parameters), *counts)
     function = getattr(code.module, entry.function)
     _compiled(function, entry, arguments)
-    return function, arguments
+    return function, workers, arguments
 
 
 def _at_least_1d(value: Any) -> Any:
@@ -146,10 +165,11 @@ def _compiled(function: Any, entry: Entry, arguments: tuple[Any, ...]) -> None:
 def _signature(entry: Entry, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     import numba
 
-    arrays = [value for value in arguments[: len(entry.loads)]]
+    arrays = arguments[: len(entry.loads)]
     layout = "C" if all(value.flags.c_contiguous for value in arrays) else "A"
     loads = [numba.types.Array(numba.from_dtype(v.dtype), v.ndim, layout, readonly=True) for v in arrays]
-    return (*loads, *(numba.typeof(value) for value in arguments[len(entry.loads) :]))
+    rest = (numba.typeof(value) for value in arguments[len(entry.loads) :])
+    return (numba.int64, numba.int64, *loads, *rest)
 
 
 def elements(program: Program, moved: Mapping[str, Any]) -> dict[tuple[str, int, int, str], int]:

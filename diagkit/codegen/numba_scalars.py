@@ -155,7 +155,7 @@ def _lines(texts: Iterable[str]) -> Iterable[str]:
 
 
 RESERVED = (
-    "np", "math", "njit", "prange", "number", "EXACT", "FAST", "exp", "order", "ordered", "larger", "smaller", "finite",
+    "np", "math", "njit", "number", "EXACT", "FAST", "exp", "order", "ordered", "larger", "smaller", "finite",
     "quotient", "rounded", "worker", "workers", "group", "moved", "count", "EACH",
 )  # fmt: skip
 """Names that the generated text uses itself."""

@@ -1,8 +1,10 @@
-"""The numba target: a kernel is a parallel loop over workers, which deal the groups out among them.
+"""The numba target: a kernel is a function that each of several workers runs, dealing the groups out
+among them; it lets go of Python's lock, so that workers run side by side as plain threads.
 
-A worker allocates its tiles once. Each step of the nest is a function of its own, because loops compile
-to vector instructions there and not inside the parallel body. Floats are never assumed to be free of NaN
-or infinity; sums may be reordered.
+Plain threads, not numba's own parallel loop: that compiles everything three times over, and its threads
+quarrel with those of other libraries. A worker allocates its tiles once. Each step of the nest is a
+function of its own, because loops compile to vector instructions there and not inside a larger body.
+Floats are never assumed to be free of NaN or infinity; sums may be reordered.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def write(program: Program, number: str = "float32", counted: bool = False) -> S
 def _header(head: Writer, program: Program, number: str) -> None:
     head.add(f'"""{program.term.name} in numba. The comment at the end of a line names the box that it comes from."""')
     head.blank()
-    for line in ("import math", "", "import numpy as np", "from numba import njit, prange", ""):
+    for line in ("import math", "", "import numpy as np", "from numba import njit", ""):
         head.add(line)
     head.add(f"number = np.{number}")
     head.add('EXACT = {"error_model": "numpy", "fastmath": {"contract"}, "cache": True}')
@@ -52,20 +54,13 @@ def _header(head: Writer, program: Program, number: str) -> None:
 
 
 def _kernel(frame: Frame, body: Writer) -> Entry:
-    """The functions of one kernel: its steps, the worker, and the parallel loop."""
+    """The functions of one kernel: its steps, and what a worker runs."""
     worker = _Worker(frame)
     worker.write()
     body.lines += frame.functions.lines
     body.lines += worker.writer.lines
-    parameters = ", ".join(_parameters(frame))
-    name = frame.names.of(("entry", frame.kernel.name), frame.title + "_kernel")
-    body.blank(2)
-    body.add("@njit(parallel=True, **EXACT)")
-    with body.nested(f"def {name}({parameters}, workers):"):
-        with body.nested("for worker in prange(workers):"):
-            body.add(f"{worker.name}(worker, workers, {parameters})")
     loads, stores = _moved(frame.kernel)
-    return Entry(frame.kernel.name, name, loads, stores, tuple(frame.kernel.span))
+    return Entry(frame.kernel.name, worker.name, loads, stores, tuple(frame.kernel.span))
 
 
 def _moved(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -89,13 +84,13 @@ class _Worker:
 
     @property
     def name(self) -> str:
-        return self.frame.names.of((self.frame.title, "worker"), f"{self.frame.title}_worker")
+        return self.frame.names.of((self.frame.title, "entry"), f"{self.frame.title}_kernel")
 
     def write(self) -> None:
         writer, kernel = self.writer, self.frame.kernel
         parameters = ", ".join(_parameters(self.frame))
         writer.blank(2)
-        writer.add("@njit(**EXACT)")
+        writer.add("@njit(nogil=True, **EXACT)")
         with writer.nested(f"def {self.name}(worker, workers, {parameters}):"):
             self.allocate()
             groups = [f"{self.groups(loop.axis)}" for loop in kernel.groups]

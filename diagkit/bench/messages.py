@@ -1,0 +1,74 @@
+"""What the interpreter and its caller say to each other: plain data, one pickle per message.
+
+The process is our own child on a private pipe, so its pickles can be trusted.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """An array on its way: `values` in C order, `strides` in elements as the caller's array lies, `dtype`
+    a number format. An output has NaN (or a number nobody computes) for values: what stays is unwritten."""
+
+    values: Any
+    strides: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """One launch: `function` of the file `path` on `tensors` (the last `outputs` of them written) and
+    whole-number `parameters`, over `grid` instances."""
+
+    path: str
+    function: str
+    tensors: tuple[Tensor, ...]
+    outputs: int
+    parameters: tuple[int, ...]
+    grid: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came of a launch: the outputs' values, and elements (loaded, stored) per tensor; or `error`."""
+
+    outputs: tuple[Any, ...] = ()
+    moved: tuple[tuple[int, int], ...] = ()
+    error: str = ""
+
+
+def send(stream: BinaryIO, message: Any) -> None:
+    """Write one message: its length, then its pickle."""
+    data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
+    stream.write(struct.pack("<Q", len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> Any:
+    """Read one message; None where the stream has ended."""
+    head = stream.read(8)
+    if len(head) < 8:
+        return None
+    return pickle.loads(stream.read(struct.unpack("<Q", head)[0]))
+
+
+TORCH: dict[str, str] = {
+    "fp64": "float64",
+    "fp32": "float32",
+    "tf32": "float32",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp8e4m3": "float8_e4m3fn",
+    "fp8e5m2": "float8_e5m2",
+    "int64": "int64",
+    "int32": "int32",
+    "int8": "int8",
+    "bool": "bool",
+}
+"""torch's type for each number format."""
