@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from diagkit import cost, derive, draw, ops, program
+from diagkit.diagram.table import cost_table
 from diagkit.ops import Node
 from diagkit.term import Term
 
@@ -83,18 +84,15 @@ class Diagram(Term):
 
     def svg(self, theme: str = "light") -> str:
         """The picture as SVG text, with the cost table over its columns."""
-        return draw.svg(self, self._table(), theme)
+        return draw.svg(self, cost_table(self), theme)
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file: .svg, .png or .pdf."""
-        return draw.save(self, path, self._table())
-
-    def _table(self) -> draw.Table | None:
-        return None
+        return draw.save(self, path, cost_table(self))
 
     def __str__(self) -> str:
         """The listing: one line per box."""
-        return draw.listing(self, self._table())
+        return draw.listing(self, cost_table(self))
 
     def _repr_mimebundle_(
         self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None

@@ -1,0 +1,35 @@
+"""The cost table over a picture: what `cost` says per column, under the columns that `draw` shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diagkit import cost, draw
+from diagkit.term import Term
+
+NAMES: dict[str, str] = {
+    "H": "H ℓ0↔ℓ1, elements",
+    "M": "M ℓ1, elements",
+    "tensor": "tensor, FLOP",
+    "fma": "fma, operations",
+    "special": "special, operations",
+}
+"""What the rows are called, with their units."""
+
+
+def cost_table(term: Term) -> draw.Table:
+    """The costs of `term` as rows over its picture.
+
+    An unlabelled picture shows neither loads nor stores: there a column states what its own kernel moves.
+    """
+    shown = {column.key for column in draw.plan(term).columns}
+    return draw.Table(tuple(_row(term, row, shown) for row in cost.columns(term)))
+
+
+def _row(term: Term, row: cost.CostRow, shown: set[Any]) -> draw.Row:
+    cells = {key: cell for key, cell in row.cells.items() if key in shown}
+    for key, cell in row.cells.items():
+        if key not in shown and isinstance(key, tuple) and row.name == "H":
+            column = term.regions[key[1]].boxes[-1]
+            cells[column] = cells.get(column, 0) + cell
+    return draw.Row(NAMES[row.name], row.level, cells, row.total)
