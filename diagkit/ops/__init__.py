@@ -49,7 +49,8 @@ from diagkit.ops.build import (
     view,
     weight,
 )
-from diagkit.ops.evaluate import bind_sizes, evaluate, reference
+from diagkit.ops.evaluate import evaluate, reference
+from diagkit.ops.inputs import bind_sizes
 from diagkit.ops.nodes import Node, block, combine, trace
 from diagkit.ops.scalars import BY_SYMBOL, SCALARS, Scalar
 

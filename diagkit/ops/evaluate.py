@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import sympy
 
+from diagkit.ops.inputs import bind_sizes, check_inputs
 from diagkit.ops.libraries import library
 from diagkit.ops.scalars import BY_SYMBOL
 from diagkit.term import (
@@ -25,7 +26,6 @@ from diagkit.term import (
     Cast,
     Contract,
     Index,
-    InputError,
     Map,
     Reduce,
     Term,
@@ -59,12 +59,14 @@ def _run(term: Term, arrays: Mapping[str, Any], force: str | None) -> Any:
     return close_arrays(engine, {name: made[name] for name in term.outputs})
 
 
-def open_arrays(term: Term, arrays: Mapping[str, Any], force: str | None = None) -> tuple[Engine, dict[str, Any]]:
+def open_arrays(
+    term: Term, arrays: Mapping[str, Any], force: str | None = None, sizes: Mapping[str, int] | None = None
+) -> tuple[Engine, dict[str, Any]]:
     """What runs the boxes of `term` on these arrays, and the arrays, checked and in the float type that
-    is computed in: at least fp32, or `force`. Raises as `evaluate` does."""
+    is computed in: at least fp32, or `force`. `sizes` are known before. Raises as `evaluate` does."""
     xp = library(dict(arrays))
     given = check_inputs(term, arrays, xp)
-    sizes = bind_sizes(term, {name: tuple(value.shape) for name, value in given.items()})
+    sizes = bind_sizes(term, {name: tuple(value.shape) for name, value in given.items()}, sizes)
     compute, result = _float_types(xp, given, force)
     start = {name: (value if xp.kind(value) != "float" else xp.astype(value, compute)) for name, value in given.items()}
     start |= {array.name: xp.astype(start[array.name], compute) for array in term.inputs if _is_float(array)}
@@ -95,97 +97,6 @@ def _float_types(xp: Any, given: Mapping[str, Any], force: str | None) -> tuple[
         return xp.float32, xp.float32
     common = xp.promote(floats)
     return xp.promote([common, xp.float32]), common
-
-
-def check_inputs(term: Term, arrays: Mapping[str, Any], xp: Any) -> dict[str, Any]:
-    """The arrays in the order of the diagram's inputs, each of a kind that its format admits."""
-    wanted = {array.name: array for array in term.inputs}
-    for name in arrays:
-        if name not in wanted:
-            raise InputError(f"{term.name} has no input {name!r}", remedy=f"its inputs are: {_signature(term)}")
-    for name in wanted:
-        if name not in arrays:
-            raise InputError(f"{term.name} needs the input {name!r}", remedy=f"its inputs are: {_signature(term)}")
-    return {name: _check_kind(array, xp.array(arrays[name]), xp) for name, array in wanted.items()}
-
-
-def _signature(term: Term) -> str:
-    return ", ".join(f"{a.name}({', '.join(map(_sized, a.axes))})" for a in term.inputs) or "none"
-
-
-def _sized(axis: Axis) -> str:
-    return axis.name if axis.length is None else f"{axis.name}={axis.length}"
-
-
-_ADMITS = {"bool": ("bool",), "int": ("int",), "float": ("float", "int")}
-
-
-def _check_kind(array: Array, value: Any, xp: Any) -> Any:
-    wanted = "bool" if array.dtype == "bool" else "int" if array.dtype.startswith("int") else "float"
-    found = xp.kind(value)
-    if found in _ADMITS[wanted]:
-        return value
-    hint = {
-        "bool": "a mask is boolean, true for what may be seen; a mask of numbers is declared float and added",
-        "int": "give whole numbers, such as class numbers",
-        "float": "a boolean mask is declared dtype='bool' and applied with dk.masked",
-    }[wanted]
-    raise InputError(f"input {array.name!r} is {array.dtype} and cannot be {value.dtype}", box=array.name, remedy=hint)
-
-
-def bind_sizes(term: Term, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-    """The size of every axis, in elements, from the shapes of the inputs.
-
-    Raises InputError naming the axis, both sizes and both arrays; size 1 never stretches.
-    """
-    fixed = {name: axis.length for name, axis in term.axes.items() if axis.length is not None}
-    bound: dict[str, tuple[int, str]] = {name: (length, "the diagram") for name, length in fixed.items()}
-    for array in term.inputs:
-        shape = shapes[array.name]
-        if len(shape) != len(array.axes):
-            raise InputError(
-                f"input {array.name!r} has shape {shape}, {len(shape)} axes",
-                box=array.name,
-                remedy=f"it takes {len(array.axes)} axes: ({', '.join(map(_sized, array.axes))})",
-            )
-        for axis, length in zip(array.axes, shape, strict=True):
-            _bind(bound, axis, int(length), array.name, term)
-    _bind_renamed(term, bound)
-    return {name: length for name, (length, _) in bound.items()}
-
-
-def _bind(bound: dict[str, tuple[int, str]], axis: Axis, length: int, wire: str, term: Term) -> None:
-    first, where = bound.setdefault(axis.name, (length, wire))
-    if first != length:
-        readers = ", ".join(repr(box.name) for box in term.consumers(wire)) or "the output"
-        raise InputError(
-            f"axis {axis.name!r} is {first} in {where!r} but {length} in {wire!r} (read by {readers})",
-            axis=axis.name,
-            box=wire,
-            remedy=f"accepted for {wire!r}: {first} along {axis.name!r}; an axis of size 1 never stretches",
-        )
-
-
-def _bind_renamed(term: Term, bound: dict[str, tuple[int, str]]) -> None:
-    """A renamed axis has the size of the axis it was; any other free axis must be given."""
-    for box in term.flat:
-        for axis in box.axes:
-            if axis.name not in bound:
-                bound[axis.name] = (_size_of_view(term, box, axis, bound), box.name)
-
-
-def _size_of_view(term: Term, box: Box, axis: Axis, bound: dict[str, tuple[int, str]]) -> int:
-    if isinstance(box, View):
-        source = term.wires[box.inputs[0]].axes
-        for was, read in zip(source, box.coordinates, strict=True):
-            if read == coordinate(axis.name):
-                return bound[was.name][0]
-    raise InputError(
-        f"nothing gives axis {axis.name!r} of {box.name!r} a size",
-        axis=axis.name,
-        box=box.name,
-        remedy=f"give the axis a length when it is made, e.g. dk.axis({axis.name!r}, 16)",
-    )
 
 
 @dataclass(frozen=True)

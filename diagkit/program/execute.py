@@ -72,14 +72,16 @@ class Walk:
                 self.each(body)
         self.starts[axis], self.extents[axis] = whole
 
-    def alike(self, axis: str, tiles: Iterator[tuple[int, int]]) -> Iterable[tuple[int, int, int]]:
-        """Tiles that count the same, once: (first position, extent, how often)."""
-        if axis in self.bounding:
-            return [(start, extent, 1) for start, extent in tiles]
-        found: dict[int, list[int]] = {}
-        for start, extent in tiles:
-            found.setdefault(extent, []).append(start)
-        return [(starts[0], extent, len(starts)) for extent, starts in found.items()]
+    def tiles(self, loop: ParFor | For, begin: int, end: int) -> Iterable[tuple[int, int, int]]:
+        """The tiles of a loop numbered `begin` up to but without `end`: (first position, extent, how often).
+
+        Those that count the same come once: the full ones, and a short one at the end of the axis.
+        """
+        if loop.axis in self.bounding:
+            return _each_tile(loop, begin, end)
+        full = max(min(end, int(loop.size) // int(loop.tile)) - begin, 0)
+        several = [(begin * int(loop.tile), int(loop.tile), full)] if full else []
+        return [*several, *_each_tile(loop, begin + full, end)]
 
     def shape(self, axes: Axes) -> tuple[int, ...]:
         """The shape of the current tile over `axes`."""
@@ -129,9 +131,9 @@ class Run(Walk):
             if isinstance(statement, Store) and statement.wire not in self.slow:
                 self.slow[statement.wire] = self._unwritten(statement.wire, self._dtype(statement.wire))
 
-    def alike(self, axis: str, tiles: Iterator[tuple[int, int]]) -> Iterable[tuple[int, int, int]]:
+    def tiles(self, loop: ParFor | For, begin: int, end: int) -> Iterable[tuple[int, int, int]]:
         """Every tile by itself: each has its own elements."""
-        return ((start, extent, 1) for start, extent in tiles)
+        return _each_tile(loop, begin, end)
 
     def _place(self, wire: str) -> tuple[slice, ...]:
         axes = names(self.kernel.wire[wire].axes)
@@ -183,20 +185,19 @@ class Run(Walk):
         del self.fast[wire]
 
 
-def _tiles(size: int, tile: int, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """First position and extent of the tiles numbered `begin` up to but without `end`."""
-    return ((at * tile, min(tile, size - at * tile)) for at in range(begin, end))
+def _each_tile(loop: ParFor | For, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
+    size, tile = int(loop.size), int(loop.tile)
+    return ((at * tile, min(tile, size - at * tile), 1) for at in range(begin, end))
 
 
 def _parfor(walk: Walk, loop: ParFor) -> None:
-    tiles = _tiles(int(loop.size), int(loop.tile), 0, _ceil(int(loop.size), int(loop.tile)))
-    walk.over(loop.axis, walk.alike(loop.axis, tiles), loop.body)
+    walk.over(loop.axis, walk.tiles(loop, 0, _ceil(int(loop.size), int(loop.tile))), loop.body)
 
 
 def _for(walk: Walk, loop: For) -> None:
     lo, hi, tile = walk.bound(loop.lo), walk.bound(loop.hi), int(loop.tile)
-    tiles = _tiles(int(loop.size), tile, lo // tile, _ceil(hi, tile) if hi > lo else lo // tile)
-    walk.over(loop.axis, walk.alike(loop.axis, tiles), loop.body)
+    begin = lo // tile
+    walk.over(loop.axis, walk.tiles(loop, begin, _ceil(hi, tile) if hi > lo else begin), loop.body)
 
 
 def _ceil(size: int, tile: int) -> int:

@@ -62,29 +62,25 @@ class Program:
         if arrays:
             return self._run(arrays)[1]
         self._need(self.missing)
-        sizes = {**dict(self.sizes), **{n: a.length for n, a in self.term.axes.items() if a.length is not None}}
-        return walk_kernels(self.kernels, {name: sizes[name] for name in self.term.axes})
+        return walk_kernels(self.kernels, self._axes())
 
     def _run(self, arrays: Mapping[str, Any]) -> tuple[Any, Count]:
-        engine, start = open_arrays(self.term, arrays)
+        engine, start = open_arrays(self.term, arrays, sizes=self._axes())
         ready = self._bound(engine)
         with np.errstate(all="ignore"):
             slow, count = run_kernels(ready.kernels, engine, start)
         return close_arrays(engine, {name: slow[name] for name in self.term.outputs}), count
 
+    def _axes(self) -> dict[str, int]:
+        """The axes that have a number."""
+        fixed = {name: axis.length for name, axis in self.term.axes.items() if axis.length is not None}
+        return fixed | {name: number for name, number in self.sizes if name in self.term.axes}
+
     def _bound(self, engine: Engine) -> Program:
         """The program at the sizes of the arrays."""
-        given = dict(self.sizes)
-        for name, found in engine.sizes.items():
-            if given.get(name, found) != found:
-                raise InputError(
-                    f"the arrays have {found} along {name!r}, the program was lowered for {given[name]}",
-                    axis=name,
-                    remedy=f"lower again with {name}={found}",
-                )
-        open_axes = {name: engine.sizes[name] for name in self.missing if name in engine.sizes}
-        self._need(name for name in self.missing if name not in open_axes)
-        return lower(self.term, **given, **open_axes) if open_axes else self
+        found = {name: engine.sizes[name] for name in self.missing if name in engine.sizes}
+        self._need(name for name in self.missing if name not in found)
+        return lower(self.term, **dict(self.sizes), **found) if found else self
 
     def _need(self, missing: Iterable[str]) -> None:
         names = list(missing)
