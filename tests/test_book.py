@@ -283,7 +283,10 @@ def test_the_report_names_what_failed(made: report.Report) -> None:
     assert any("ZeroDivisionError" in reason for reason in made.reasons)
     assert "claim lost: not confirmed" in made.reasons
     assert not any("sum" in reason for reason in made.reasons)
-    assert "stopped at code cell 2: ZeroDivisionError: division by zero" in made.text()
+    assert ("stopped at code cell 2: ZeroDivisionError: division by zero", "", "", "", "fails") in [
+        row[1:] for row in made.rows()
+    ]
+    assert "ZeroDivisionError" in made.text()
 
 
 def test_the_data_are_plain_json(made: report.Report, tmp_path: Path) -> None:
@@ -381,3 +384,22 @@ def test_a_refusal_shows_the_reason_and_a_lawful_step_is_no_refusal() -> None:
         refusal(ops.axes, "q x")
     with pytest.raises(ZeroDivisionError):
         refusal(lambda: 1 / 0)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_each_line_covers_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = Terminal()
+    bar = Progress(2, stream)
+    bar.step("a long name of a cell")
+    bar.end("short", 2)
+    assert [len(line.rstrip("\n")) for line in stream.getvalue().split("\r")[1:]] == [59, 59]
+
+
+def test_the_table_fits_the_terminal(made: report.Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert max(map(len, made.text().splitlines()[:5])) <= 100

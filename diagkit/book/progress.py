@@ -30,13 +30,16 @@ class Progress:
         """One more cell has run."""
         self.done += 1
         if self.stream.isatty():
-            width = shutil.get_terminal_size().columns - 1
-            self.stream.write(f"\r{self.line(text)[:width]:<{width}}")
-            self.stream.flush()
+            self._write(text, "")
 
     def end(self, text: str, cells: int) -> None:
         """A chapter of so many cells has ended after the cells up to `cells` in all."""
         self.done = cells
-        head = "\r" if self.stream.isatty() else ""
-        self.stream.write(f"{head}{self.line(text)}\n")
+        self._write(text, "\n")
+
+    def _write(self, text: str, ending: str) -> None:
+        """Write the line; on a terminal over the one before, all of it."""
+        width = shutil.get_terminal_size().columns - 1
+        shown = f"\r{self.line(text)[:width]:<{width}}" if self.stream.isatty() else self.line(text)
+        self.stream.write(shown + ending)
         self.stream.flush()

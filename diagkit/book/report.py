@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import math
 import platform
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +20,7 @@ from diagkit.book.run import Chapter
 from diagkit.book.show import columns, count, seconds, small
 
 PACKAGES = ("numpy", "sympy", "numba", "torch", "triton", "matplotlib")
+SHORTEST = 30
 HEAD = ("chapter", "what was checked", "error", "bytes predicted", "time", "verdict")
 
 
@@ -44,8 +46,11 @@ class Report:
         return [row for chapter in self.chapters for row in chapter_rows(chapter)]
 
     def text(self) -> str:
-        """The table as text, under it what went wrong."""
-        return "\n".join([columns([HEAD, *self.rows()]), *self.reasons])
+        """The table as text, no wider than the terminal as far as the sentences allow; under it what went wrong."""
+        rows = [HEAD, *self.rows()]
+        over = max(map(len, columns(rows).splitlines())) - shutil.get_terminal_size((160, 24)).columns
+        longest = max(SHORTEST, max(len(row[1]) for row in rows) - over)
+        return "\n".join([columns([(row[0], shortened(row[1], longest), *row[2:]) for row in rows]), *self.reasons])
 
     def data(self) -> dict[str, Any]:
         """The whole report as plain data. Times in seconds, bytes as whole numbers."""
@@ -67,6 +72,15 @@ class Report:
         data.write_text(text + "\n", encoding="utf-8")
         html.write_text(page(self), encoding="utf-8")
         return html, data
+
+
+def shortened(text: str, longest: int) -> str:
+    """The text, its end left out where it is too long.
+
+    >>> shortened("fusing removes exactly the trips", 20)
+    'fusing removes ex...'
+    """
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def make(chapters: Iterable[Chapter], claims: Iterable[Claim]) -> Report:
