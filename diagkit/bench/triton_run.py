@@ -1,0 +1,226 @@
+"""Running the Triton source of a program: on a GPU where there is one, else in the interpreter's process.
+
+Kernel runs after kernel, with the spilled intermediates in between. Arrays are rounded to the formats that
+the diagram declares. Strides are kept, broadcasts (stride 0) too; an array with a negative stride is
+copied, since torch has none.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from diagkit.bench.messages import TORCH, Request, Tensor
+from diagkit.bench.worker import Worker, interpreter
+from diagkit.codegen import Entry, Source, source
+from diagkit.program import Kernel, Load, Program, Store
+from diagkit.term import FormatError, names
+
+Key = tuple[str, int, int, str]
+"""(array, from level, to level, kind), as in `Program.count`."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A program's kernels bound to arrays: `run` runs them all and writes `outputs` each time.
+
+    `memory` holds every array in slow memory by name, intermediates too; `moved` counts elements by
+    (array, from level, to level, kind) of the latest run, and stays empty on a GPU.
+    """
+
+    run: Callable[[], None]
+    outputs: Mapping[str, Any]
+    memory: Mapping[str, Any]
+    moved: Mapping[Key, int]
+
+
+def on_gpu() -> bool:
+    """Whether kernels run on a GPU: torch finds one."""
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def need_triton() -> None:
+    """A FormatError that says what is missing where Triton cannot run."""
+    for package in ("triton", "torch"):
+        if importlib.util.find_spec(package) is None:
+            raise FormatError(
+                f"Triton kernels need {package}",
+                remedy=f"pip install {package}; triton has wheels for Linux only, numba kernels run everywhere",
+            )
+
+
+def launch(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any], timeout_s: float = 120.0) -> Launch:
+    """Bind `program` to the arrays `start` by name; `sizes` has every axis, in elements.
+
+    On a GPU the arrays become its own and `run` only launches; in the interpreter each run may take
+    `timeout_s` seconds per kernel. Raises FormatError where Triton or torch is missing, WorkerError where
+    the interpreter fails.
+    """
+    need_triton()
+    text = written(program)
+    bound = _Gpu(program, sizes) if on_gpu() else _Interpreted(program, sizes, timeout_s)
+    for name, value in start.items():
+        bound.memory[name] = bound.take(name, value)
+    calls = [bound.bind(text, kernel) for kernel in program.kernels]
+
+    def run() -> None:
+        bound.moved.clear()
+        for call in calls:
+            call()
+
+    outputs = {name: bound.memory[name] for name in program.term.outputs}
+    return Launch(run, outputs, bound.memory, bound.moved)
+
+
+@lru_cache(maxsize=256)
+def written(program: Program) -> Source:
+    """The program's Triton source."""
+    return source(program, "triton")
+
+
+def groups(kernel: Kernel, sizes: Mapping[str, int]) -> int:
+    """How many groups, and so program instances, the kernel has."""
+    return prod(-(-sizes[loop.axis] // int(loop.tile)) for loop in kernel.groups)
+
+
+@dataclass
+class _Interpreted:
+    """Arrays in numpy, sent to the interpreter's process kernel by kernel."""
+
+    program: Program
+    sizes: Mapping[str, int]
+    timeout_s: float
+    worker: Worker = field(default_factory=interpreter)
+    memory: dict[str, Any] = field(default_factory=dict)
+    moved: dict[Key, int] = field(default_factory=dict)
+
+    def take(self, name: str, value: Any) -> Any:
+        """The array as numpy's; torch's narrow floats come as fp32, which holds them exactly."""
+        if isinstance(value, np.ndarray):
+            return value
+        value = value.detach().cpu()
+        narrow = value.is_floating_point() and value.element_size() <= 2
+        return value.float().numpy() if narrow else value.numpy()
+
+    def bind(self, text: Source, kernel: Kernel) -> Callable[[], None]:
+        """What runs one kernel."""
+        entry = text.entry(kernel.name)
+        for wire in entry.stores:
+            self.memory[wire] = np.empty(_shape(kernel, wire, self.sizes), _host_type(kernel.wire[wire].dtype))
+        path = str(text.path())
+
+        def call() -> None:
+            tensors = [self._tensor(kernel, wire) for wire in (*entry.loads, *entry.stores)]
+            steps = [tensor.strides for tensor in tensors]
+            numbers = parameters(entry, kernel, self.sizes, steps)
+            grid = groups(kernel, self.sizes)
+            request = Request(path, entry.function, tuple(tensors), len(entry.stores), tuple(numbers), grid)
+            reply = self.worker.run(request, self.timeout_s)
+            for wire, value in zip(entry.stores, reply.outputs, strict=True):
+                self.memory[wire][...] = value
+            self._count(kernel, entry, reply.moved)
+
+        return call
+
+    def _tensor(self, kernel: Kernel, wire: str) -> Tensor:
+        value, dtype = self.memory[wire], kernel.wire[wire].dtype
+        strides = tuple(step // value.itemsize for step in value.strides)
+        if min(strides, default=0) < 0 or any(step % value.itemsize for step in value.strides):
+            value = np.ascontiguousarray(value)
+            strides = tuple(step // value.itemsize for step in value.strides)
+        return Tensor(np.ascontiguousarray(value), strides, dtype)
+
+    def _count(self, kernel: Kernel, entry: Entry, moved: tuple[tuple[int, int], ...]) -> None:
+        traffic = {s.wire: s.traffic for s in kernel.statements if isinstance(s, Load | Store)}
+        for wire, (loaded, stored) in zip((*entry.loads, *entry.stores), moved, strict=True):
+            key = (wire, 0, 1, traffic[wire]) if wire in entry.loads else (wire, 1, 0, traffic[wire])
+            self.moved[key] = self.moved.get(key, 0) + loaded + stored
+
+
+@dataclass
+class _Gpu:
+    """Arrays on the GPU, launched in this process."""
+
+    program: Program
+    sizes: Mapping[str, int]
+    memory: dict[str, Any] = field(default_factory=dict)
+    moved: dict[Key, int] = field(default_factory=dict)
+
+    def take(self, name: str, value: Any) -> Any:
+        """The array on the GPU, in the format of its wire, strides kept where there is nothing to convert."""
+        import torch
+
+        wire = self.program.term.wires[name]
+        if isinstance(value, np.ndarray):
+            negative = min(value.strides, default=0) < 0
+            value = torch.from_numpy(np.ascontiguousarray(value) if negative else value)
+        return saturated(value.cuda(), wire.dtype).to(getattr(torch, TORCH[wire.dtype]))
+
+    def bind(self, text: Source, kernel: Kernel) -> Callable[[], None]:
+        """What launches one kernel."""
+        import torch
+
+        entry = text.entry(kernel.name)
+        for wire in entry.stores:
+            shape, dtype = _shape(kernel, wire, self.sizes), getattr(torch, TORCH[kernel.wire[wire].dtype])
+            self.memory[wire] = torch.empty(shape, dtype=dtype, device="cuda")
+        tensors = [self.memory[wire] for wire in (*entry.loads, *entry.stores)]
+        numbers = parameters(entry, kernel, self.sizes, [tuple(tensor.stride()) for tensor in tensors])
+        function, grid = getattr(_module(text), entry.function), groups(kernel, self.sizes)
+
+        def call() -> None:
+            if grid:
+                function[(grid,)](*tensors, *numbers)
+
+        return call
+
+
+def parameters(entry: Entry, kernel: Kernel, sizes: Mapping[str, int], steps: list[tuple[int, ...]]) -> list[int]:
+    """The whole numbers of a launch: sizes and strides (`steps`: per array, in elements) as the entry lists them."""
+    by_wire = dict(zip((*entry.loads, *entry.stores), steps, strict=True))
+    found = []
+    for name in entry.parameters:
+        kind, *rest = name.split(":")
+        if kind == "size":
+            found.append(int(sizes[rest[0]]))
+        else:
+            _, wire, axis = rest
+            found.append(int(by_wire[wire][names(kernel.wire[wire].axes).index(axis)]))
+    return found
+
+
+def saturated(value: Any, dtype: str) -> Any:
+    """A torch tensor clamped to what an fp8 format can hold; torch's own cast gives NaN beyond."""
+    largest = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}.get(dtype)
+    return value if largest is None else value.float().clamp(-largest, largest)
+
+
+def _shape(kernel: Kernel, wire: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(int(sizes[axis]) for axis in names(kernel.wire[wire].axes))
+
+
+def _host_type(dtype: str) -> Any:
+    """numpy's type for an array that comes back: fp32 for floats that numpy lacks."""
+    return np.dtype(
+        {"bool": "bool", "fp16": "float16", "fp64": "float64"}.get(dtype, dtype if "int" in dtype else "float32")
+    )
+
+
+@lru_cache(maxsize=256)
+def _module(text: Source) -> Any:
+    path = text.path()
+    spec = importlib.util.spec_from_file_location(f"diagkit_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
