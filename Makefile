@@ -47,7 +47,7 @@ lab: install
 	$(BIN)/jupyter lab $(firstword $(CHAPTERS))
 
 bench: install
-	$(BIN)/python -m pytest -q --benchmark-enable --benchmark-only benchmarks
+	$(BIN)/python -m pytest -q --benchmark-enable --benchmark-only --benchmark-json=build/benchmark.json benchmarks/bench_*.py
 
 gpu:
 	PY=$(BIN)/python; test -x $$PY || PY=python3; $$PY -m diagkit.bench.gpu

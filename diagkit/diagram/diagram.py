@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from diagkit import cost, derive, draw, ops, program
+from diagkit.derive.formats import formats
 from diagkit.diagram.table import cost_table
 from diagkit.ops import Node
 from diagkit.term import Term
@@ -65,6 +66,10 @@ class Diagram(Term):
     def law(self, trials: int = 20, seed: int = 0, **arrays: Any) -> program.Law:
         """The stream folded over random splits and merge trees of `arrays`, against the whole."""
         return program.law(self, trials, seed, **arrays)
+
+    def formats(self, dtype: str | None = None, **by_array: str) -> Self:
+        """The inputs in other number formats: one for all, or by name (see `derive.formats`)."""
+        return formats(self, dtype, **by_array)
 
     def transfers(self) -> cost.Transfers:
         """What crosses between memory levels, per array, levels and kind, as formulas in elements."""
