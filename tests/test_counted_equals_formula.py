@@ -13,6 +13,7 @@ def agree(case):
     moved = cost.transfers(case.term)
     assert count.transfers == moved.at(**case.sizes)
     assert count.bytes() == moved.bytes().at(**case.sizes)
+    assert count.flops == cost.work(case.term).flop(**case.sizes)
     held = cost.memory(case.term)
     peaks = held.peak(**case.sizes), held.bytes().peak(**case.sizes)
     if every_loop_runs(case.term, count):

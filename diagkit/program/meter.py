@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from diagkit.program.show import Rows, table_html, table_text
 from diagkit.term import FORMATS
 
 Key = tuple[str, int, int, str]
@@ -87,7 +88,7 @@ def _bytes(bits: int) -> float:
     return bits // 8 if bits % 8 == 0 else bits / 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Count:
     """What a program moved and held: `transfers` in elements by (array, from level, to level, kind);
     `formats` of the arrays; `held` per kernel, in fast memory; `flops` of its contractions."""
@@ -96,6 +97,14 @@ class Count:
     formats: dict[str, str]
     held: tuple[Held, ...]
     flops: int
+
+    def __repr__(self) -> str:
+        return table_text(_rows(self))
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        return table_html(_rows(self))
 
     def total(self) -> int:
         """Elements moved, all arrays, both directions."""
@@ -123,3 +132,21 @@ class Count:
 def finished(meter: Meter) -> Count:
     """The counts of a meter that has run."""
     return Count(dict(meter.moved), dict(meter.formats), tuple(meter.held), meter.flops)
+
+
+def _rows(count: Count) -> Rows:
+    """Transfers and their total, what each kernel holds at most, and the FLOP, under a head."""
+    size = count.bytes()
+    moved = [
+        (array, kind, f"{source} → {target}", elements, size[array, source, target, kind])
+        for (array, source, target, kind), elements in count.transfers.items()
+    ]
+    held = [(f"peak of {held.kernel}", f"at {held.at}", "1", held.elements, held.bytes) for held in count.held]
+    total = ("total", "", "", count.total(), count.total_bytes())
+    return [
+        ("array", "kind", "level", "elements", "bytes"),
+        *moved,
+        total,
+        *held,
+        ("contractions", "FLOP", "", count.flops, ""),
+    ]

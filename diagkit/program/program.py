@@ -18,7 +18,7 @@ from diagkit.program.pseudocode import pseudocode
 from diagkit.term import InputError, Term
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Program:
     """The loop nests of a diagram: one kernel per region, in the order in which they run.
 
@@ -39,8 +39,10 @@ class Program:
         """The loop nests as text: each line with the tile it makes, the box it comes from and its unit."""
         return pseudocode(self.term.name, self.kernels)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.pseudocode()
+
+    __str__ = __repr__
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(self.pseudocode())}</pre>"

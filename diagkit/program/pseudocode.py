@@ -248,8 +248,14 @@ def unit(kernel: Kernel, box: Box) -> str:
 
 
 def _map_unit(_: Kernel, box: Any) -> str:
-    rows = (BY_SYMBOL.get(part.func) for part in sympy.preorder_traversal(box.expr))
-    return "special" if any(row is not None and row.unit == "special" for row in rows) else "fma"
+    return "special" if any(_is_special(part) for part in sympy.preorder_traversal(box.expr)) else "fma"
+
+
+def _is_special(part: Any) -> bool:
+    """A function of the special unit's rows, or a root or an inverse of something that is no size."""
+    row = BY_SYMBOL.get(part.func)
+    power = part.is_Pow and not (part.exp.is_Integer and part.exp > 0)
+    return (row is not None and row.unit == "special") or (power and any(not s.is_positive for s in part.free_symbols))
 
 
 def _contract_unit(kernel: Kernel, box: Box) -> str:
