@@ -8,7 +8,7 @@ from __future__ import annotations
 import pickle
 import struct
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class Reply:
     error: str = ""
 
 
-def send(stream: BinaryIO, message: Any) -> None:
+def send(stream: IO[bytes], message: Any) -> None:
     """Write one message: its length, then its pickle."""
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     stream.write(struct.pack("<Q", len(data)) + data)
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> Any:
+def receive(stream: IO[bytes]) -> Any:
     """Read one message; None where the stream has ended."""
     head = stream.read(8)
     if len(head) < 8:
         return None
-    return pickle.loads(stream.read(struct.unpack("<Q", head)[0]))
+    return pickle.loads(stream.read(struct.unpack("<Q", head)[0]))  # noqa: S301  (our own child's)
 
 
 TORCH: dict[str, str] = {
@@ -72,3 +72,11 @@ TORCH: dict[str, str] = {
     "bool": "bool",
 }
 """torch's type for each number format."""
+
+LARGEST: dict[str, float] = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
+"""Formats that saturate, and where."""
+
+
+def saturated(tensor: Any, dtype: str) -> Any:
+    """A torch tensor clamped to what an fp8 format can hold: torch's own cast gives NaN beyond."""
+    return tensor.float().clamp(-LARGEST[dtype], LARGEST[dtype]) if dtype in LARGEST else tensor

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.bench.messages import TORCH, Request, Tensor
+from diagkit.bench.messages import TORCH, Request, Tensor, saturated
 from diagkit.bench.worker import Worker, interpreter
 from diagkit.codegen import Entry, Source, source
 from diagkit.program import Kernel, Load, Program, Store
@@ -199,12 +199,6 @@ def parameters(entry: Entry, kernel: Kernel, sizes: Mapping[str, int], steps: li
     return found
 
 
-def saturated(value: Any, dtype: str) -> Any:
-    """A torch tensor clamped to what an fp8 format can hold; torch's own cast gives NaN beyond."""
-    largest = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}.get(dtype)
-    return value if largest is None else value.float().clamp(-largest, largest)
-
-
 def _shape(kernel: Kernel, wire: str, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(int(sizes[axis]) for axis in names(kernel.wire[wire].axes))
 
@@ -220,7 +214,8 @@ def _host_type(dtype: str) -> Any:
 def _module(text: Source) -> Any:
     path = text.path()
     spec = importlib.util.spec_from_file_location(f"diagkit_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -53,7 +53,7 @@ class Worker:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self.stop()
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (it lives as long as the process)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "diagkit.bench.interpreter"],
             stdin=subprocess.PIPE,
@@ -102,7 +102,7 @@ class Worker:
 
 def _read(stream: IO[bytes], box: list[Any]) -> None:
     try:
-        box.append(receive(stream))  # type: ignore[arg-type]
+        box.append(receive(stream))
     except (EOFError, OSError, ValueError):
         box.append(None)
 

@@ -232,7 +232,9 @@ class _Triton:
         """Read a tile; lanes that do not exist are filled with 0."""
         wire, column = statement.wire, statement.wire
         where, mask, order = self.address(wire, stored=False)
-        guard = f", mask={mask}, other=0" if mask else ""
+        dtype = self.kernel.wire[wire].dtype
+        fill = "0" if dtype == "bool" or dtype.startswith("int") else "0.0"
+        guard = f", mask={mask}, other={fill}" if mask else ""
         test = " != 0" if self.kernel.wire[wire].dtype == "bool" else ""
         self.out.add(f"{self.name[wire]} = tl.load({where}{guard}){test}", column)
         self.order[wire] = order
