@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from diagkit.draw.canvas import write_pdf, write_png
+from diagkit.draw.glyphs import GLYPHS
 from diagkit.draw.listing import listing
 from diagkit.draw.overlap import Clash, overlaps
 from diagkit.draw.picture import scene
+from diagkit.draw.plan import plan
 from diagkit.draw.scene import Scene
 from diagkit.draw.strip import strip_scene
 from diagkit.draw.svg import write_svg
@@ -67,6 +69,6 @@ def strip(
 
 
 __all__ = [
-    "THEMES", "Clash", "Row", "Scene", "Table", "listing", "overlaps", "pdf", "png", "save", "scene", "strip",
-    "strip_scene", "svg",
+    "GLYPHS", "THEMES", "Clash", "Row", "Scene", "Table", "listing", "overlaps", "pdf", "plan", "png", "save", "scene",
+    "strip", "strip_scene", "svg",
 ]  # fmt: skip

@@ -142,7 +142,7 @@ def _contract(line: Line, stack: list[Bundle], column: Column, operands: list[Bu
     placed = _placed(line, column, line.open("glyph", stack, [pair]))
     placed.pairs = [(_axis(pair[0], axis), _axis(pair[1], axis)) for axis in common]
     placed.ends = [strand for strand in first + second if strand.axis in column.acts]
-    line.room(placed.pairs[0][0], placed.pairs[0][1], 27, 24)
+    line.room(placed.pairs[0][0], placed.pairs[0][1], 26, 24)
     kept = [s for s in first if s.axis not in column.acts]
     rows = kept + [s for s in second if s.axis not in column.acts]
     lane = line.track()
@@ -199,7 +199,7 @@ def _inline(line: Line, stack: list[Bundle], column: Column, operands: list[Bund
     placed = _placed(line, column, line.open("glyph", stack))
     placed.lane, placed.fresh, placed.spans = lane, fresh, bundle.wires
     if lane is None:
-        line.room(bundle.strands[0], bundle.strands[-1], 30, 30)
+        line.room(bundle.strands[0], bundle.strands[-1], 24, 24)
     else:
         _lane_room(line, bundle, lane, 22 if column.glyph == "mask" else 18)
     rows = _recoloured(line, bundle.strands if ahead.lane else bundle.wires, column.level)
@@ -225,7 +225,7 @@ def _through(line: Line, stack: list[Bundle], column: Column, operands: list[Bun
     placed = _placed(line, column, line.open("glyph", stack))
     placed.ends = [s for s in bundle.wires if s.axis in ins] or [s for s in bundle.wires if s.kind == "item"]
     placed.spans = placed.ends or bundle.wires[-1:]
-    line.room(placed.spans[0], placed.spans[-1], 32, 32)
+    line.room(placed.spans[0], placed.spans[-1], 26, 26)
     kept = [axis for axis in bundle.axes if axis not in ins]
     outs = [axis for axis in column.axes[column.makes[0]] if axis not in kept]
     made = [line.strand(axis, column.level) for axis in outs]
@@ -250,7 +250,7 @@ def _seat_glyph(line: Line, stack: list[Bundle], column: Column, operands: list[
         _put(stack, gain, [])
     placed = _placed(line, column, line.open("glyph", stack))
     placed.spans = [strand for strand in bundle.wires if strand.axis in column.acts]
-    line.room(placed.spans[0], placed.spans[-1], 40, 28)
+    line.room(placed.spans[0], placed.spans[-1], 40, 27)
     _result(line, [bundle], column, _recoloured(line, bundle.wires, column.level))
     return placed
 
@@ -283,7 +283,7 @@ def _box(line: Line, stack: list[Bundle], column: Column, operands: list[Bundle]
 def _boxed(line: Line, stack: list[Bundle], column: Column, group: list[Bundle]) -> Placed:
     strands = [strand for bundle in group for strand in bundle.strands]
     placed = _placed(line, column, line.open("glyph", stack, [group], hug=strands[:-1]))
-    line.room(strands[0], strands[-1], 34, 34)
+    line.room(strands[0], strands[-1], 26, 26)
     outs = column.axes[column.makes[0]]
     kept = {s.axis: s for s in reversed(strands) if s.kind == "axis" and s.axis in outs}
     rows = [s for s in strands if kept.get(s.axis) is s]
@@ -304,7 +304,7 @@ def _source(line: Line, stack: list[Bundle], column: Column, operands: list[Bund
     made = Bundle(column.makes[0], strands)
     placed = _placed(line, column, line.open("glyph", [*stack, made]))
     placed.makes = strands
-    line.room(strands[0], strands[-1], 50, 30)
+    line.room(strands[0], strands[-1], 30, 26)
     return placed
 
 
@@ -322,7 +322,7 @@ def _transfer(line: Line, stack: list[Bundle], column: Column, operands: list[Bu
     placed.ends = [strand for bundle in moved for strand in bundle.strands]
     flat = [strand for bundle in line.stack for strand in bundle.strands]
     last = max(placed.ends, key=flat.index)
-    line.room(min(placed.ends, key=flat.index), last, 42, 64)
+    line.room(min(placed.ends, key=flat.index), last, 26, 37)
     for bundle, key in zip(moved, column.makes, strict=True):
         strands = _recoloured(line, bundle.wires, column.level)
         placed.makes += strands

@@ -240,7 +240,7 @@ def _view(pen: Pen, placed: Placed) -> BoxOf:
 
 def _box_width(placed: Placed) -> float:
     family, size = _box_face(placed)
-    return max(44.0, runs_width(placed.column.text, size, family) + 20) + 12
+    return max(44.0, runs_width(placed.column.text, size, family) + 12) + 12
 
 
 def _box_face(placed: Placed) -> tuple[str, float]:

@@ -24,6 +24,8 @@ LABEL = 15.0
 NAME = 24.0
 SMALL_NAME = 16.0
 NOTE = 9.5
+SLACK = 50.0
+"""By how much a line may be wider than asked for."""
 
 
 @dataclass
@@ -36,7 +38,7 @@ class Drawn:
     closing: Zone
     outputs: list[Bundle]
     last: bool
-    width: float = 0.0
+    end: int
     heads: dict[Any, float] = field(default_factory=dict)
 
 
@@ -84,16 +86,15 @@ class Uses:
         return bool(met) and reads.index(key) < met[0]
 
 
-def break_lines(sheet: Sheet, cells: Cells, widest: float) -> list[tuple[int, int]]:
-    """Where lines begin and end, as ranges of columns, so that each is about as wide as allowed."""
-    ranges, start, used = [], 0, 150.0
-    for number, column in enumerate(sheet.columns):
-        wide = max(_guess(column), cells.width(column.key) + 14)
-        if used + wide > widest and number > start:
-            ranges.append((start, number))
-            start, used = number, 150.0
-        used += wide
-    return [*ranges, (start, len(sheet.columns))]
+def line_end(sheet: Sheet, cells: Cells, begin: int, widest: float) -> int:
+    """The column before which a line that starts at `begin` should break, by a guess at widths."""
+    used = 150.0
+    for number in range(begin, len(sheet.columns)):
+        column = sheet.columns[number]
+        used += max(_guess(column), cells.width(column.key) + 14)
+        if used > widest and number > begin:
+            return number
+    return len(sheet.columns)
 
 
 _USUAL = {"contract": 120.0, "linear": 100.0, "softmax": 96.0, "norm": 96.0, "load": 90.0, "store": 96.0, "mask": 92.0}
@@ -108,15 +109,29 @@ def draw_lines(
 ) -> tuple[float, float]:
     """Draw a sheet, wrapped where it is wide; returns how far it reaches to the right and down."""
     uses, carried = Uses(sheet), list[Bundle]()
-    right, ranges = 0.0, break_lines(sheet, cells, widest)
-    for begin, end in ranges:
-        last = end == len(sheet.columns)
-        fresh = _entering(sheet, uses, begin, end, last)
-        drawn = _arranged(sheet, uses, (begin, end), carried, fresh, last)
-        wide, top = _draw_line(pen, sheet, cells, drawn, top, ruled)
-        right, carried = max(right, wide), drawn.outputs
-        top += 0 if last else 26
+    right, begin, last = 0.0, 0, False
+    while not last:
+        end = line_end(sheet, cells, begin, widest)
+        part, drawn, wide, low = _fitting(sheet, cells, uses, (begin, end), carried, top, widest, ruled)
+        begin, last, carried = drawn.end, drawn.last, drawn.outputs
+        pen.add(part)
+        right, top = max(right, wide), low + (0 if last else 26)
     return right, top
+
+
+def _fitting(
+    sheet: Sheet, cells: Cells, uses: Uses, span: tuple[int, int], carried: list[Bundle], top: float, widest: float,
+    ruled: bool,
+) -> tuple[Pen, Drawn, float, float]:  # fmt: skip
+    """A line of at most these columns; of fewer where it turns out too wide."""
+    begin, end = span
+    while True:
+        part, last = Pen(), end == len(sheet.columns)
+        drawn = _arranged(sheet, uses, (begin, end), carried, _entering(sheet, uses, begin, end, last), last)
+        wide, low = _draw_line(part, sheet, cells, drawn, top, ruled)
+        if wide <= widest + SLACK or end - begin <= 1:
+            return part, drawn, wide, low
+        end -= 1
 
 
 def _entering(sheet: Sheet, uses: Uses, begin: int, end: int, last: bool) -> list[Source]:
@@ -137,7 +152,7 @@ def _arranged(
     outputs = [closed_up(bundle, _axes_of(sheet, bundle)) for bundle in kept]
     hug = [strand for bundle in outputs if not bundle.rail for strand in bundle.strands[:-1]]
     closing = line.open("margin", outputs, hug=hug)
-    return Drawn(line, placed, opening, closing, outputs, last)
+    return Drawn(line, placed, opening, closing, outputs, last, end)
 
 
 def _axes_of(sheet: Sheet, bundle: Bundle) -> tuple[str, ...]:
@@ -218,7 +233,7 @@ def _stretch_label(line: Line, zone: Zone, extra: float) -> None:
 def _route(line: Line, zone: Zone, dense: bool) -> float:
     """How much room wires need to change rows before a zone."""
     drop = max((abs(a - b) for a, b in line_moves(line, zone)), default=0.0)
-    return 4.0 if drop < 0.5 else min(max(26.0, 12 + 0.42 * drop), 42.0 if dense else 60.0)
+    return 4.0 if drop < 0.5 else min(max(26.0, 12 + 0.42 * drop), 35.0 if dense else 60.0)
 
 
 def line_moves(line: Line, zone: Zone) -> list[tuple[float, float]]:
@@ -271,7 +286,7 @@ def _labels(pen: Pen, sheet: Sheet, zone: Zone, x: float, pad: float) -> float:
     again = 1e9 if sheet.dense else 300
     due = [(b, s) for b in zone.stack for s in b.strands if s.kind == "axis" and (not s.named or x - s.label_x > again)]
     if not any(not strand.named for _, strand in due):
-        return pad + 8
+        return 6 if sheet.dense else pad + 8
     set_runs = [(strand, *axis_runs(sheet, bundle, strand)) for bundle, strand in due]
     wide = max(runs_width(runs, LABEL) for _, runs, _ in set_runs)
     centre = x + (pad + 8) / 2 + wide / 2

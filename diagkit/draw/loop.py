@@ -10,20 +10,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from diagkit.draw.equations import equation, equations
 from diagkit.draw.fonts import SANS
 from diagkit.draw.layout import LEFT, draw_lines
-from diagkit.draw.loopplan import loop_plan
+from diagkit.draw.loopplan import inside_maps, loop_plan
 from diagkit.draw.pen import LAYERS, Pen
 from diagkit.draw.plan import Sheet
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
 from diagkit.draw.table import set_table
-from diagkit.draw.typeset import formula, joined, name_runs, roman
+from diagkit.draw.typeset import cut, formula, joined, name_runs, roman
 from diagkit.term import Array, Box, Map, State, StreamForm, Term, rename_box
 
 PAD = 14.0
 INSET = 24.0
 HEAD = 11.5
 HEADING = 12.5
+EQUATION = 13.5
+SECTIONS = ("before the loop", "each chunk", "after the last chunk")
+SMALLEST = 0.6
+"""A loop whose diagram would have to be smaller than this is written as equations."""
 UNFOLDED = 1400.0
 """How wide a line of a loop may be before it wraps; the whole is then made smaller to fit the sheet."""
 
@@ -41,10 +46,10 @@ class Unfolded:
     starts: dict[str, Any]
 
 
-def short_names(form: StreamForm) -> dict[str, str]:
+def short_names(form: StreamForm, axes: Iterable[str] = ()) -> dict[str, str]:
     """What the wires of a form are called in its picture: a maximum m, a sum z, a weighted sum by the
     small letter of its array; new values take a prime, the part of one chunk says so."""
-    called: dict[str, str] = {}
+    called = {f" {axis}": axis for axis in axes}
     for state in form.state:
         _call(called, state.name, [_letter(state), _last(state.name), state.name])
         _call(called, state.new, [f"{called[state.name]}.new", state.new])
@@ -52,14 +57,15 @@ def short_names(form: StreamForm) -> dict[str, str]:
     for box in (*form.fixed, *form.step, *form.tail):
         owner = box.name.rpartition(".")[0]
         if box.name in factors:
-            _call(called, box.name, ["δ" if len(factors) == 1 else f"δ_{called.get(owner, owner)}", box.name])
+            _call(called, box.name, ["δ", f"δ_{called.get(owner, owner.lower())}", box.name])
         elif box.name.endswith(".part") and owner in called:
             _call(called, box.name, [f"{called[owner]}_chunk", box.name])
         elif box.name.endswith(".exp"):
             _call(called, box.name, ["p", box.name])
         elif "." in box.name:
-            _call(called, box.name, [_last(box.name), box.name])
-    return called
+            own = _last(box.name)
+            _call(called, box.name, [own, f"{own}_{called.get(owner, owner)}", box.name])
+    return {wire: name for wire, name in called.items() if not wire.startswith(" ")}
 
 
 def _call(called: dict[str, str], wire: str, choices: Sequence[str]) -> None:
@@ -68,13 +74,17 @@ def _call(called: dict[str, str], wire: str, choices: Sequence[str]) -> None:
 
 
 def _letter(state: State) -> str:
-    """m for a maximum, z for a sum, else the small letter of the array it grows into."""
+    """m for a maximum, z for a sum, n for a count; the small letter of the array it grows into, with its
+    number where there are several."""
     own = _last(state.name)
-    usual = {"max": "m", "min": "m", "sum": "z"}
-    if own in usual:
-        return usual[own]
+    if own in _USUAL:
+        return _USUAL[own]
     base = state.name.partition(".")[0]
-    return base.lower() if len(base) == 1 else base
+    small = base.lower() if len(base) == 1 else base
+    return f"{small}_{own}" if own.isdecimal() else small if own in (base, "acc") else own
+
+
+_USUAL = {"max": "m", "min": "m", "sum": "z", "total": "t", "count": "n", "weight": "w"}
 
 
 def _last(name: str) -> str:
@@ -87,7 +97,7 @@ def unfold(term: Term, number: int) -> Unfolded | None:
     form = term.form(region)
     if form is None:
         return None
-    called = short_names(form)
+    called = short_names(form, term.axes)
     states = tuple(Array(called[s.name], s.axes, s.dtype) for s in form.state)
     after = (*form.step, *form.tail)
     before = [box for box in form.fixed if box.name not in term.wires or not term.wires[box.name].virtual]
@@ -147,15 +157,11 @@ def draw_loops(pen: Pen, term: Term, sheet: Sheet, top: float, widest: float) ->
 
 
 def _draw_loop(pen: Pen, loop: Unfolded, sheet: Sheet, top: float, widest: float) -> tuple[float, float]:
-    inner, heading = Pen(), _heading(loop, sheet)
-    right, y = 0.0, -10.0
-    if loop.first is not None:
-        right, y = _section(inner, loop, loop.first, sheet, "before the loop", (right, y), {})
-    right, y = _section(inner, loop, loop.step, sheet, "each chunk" if loop.first else "", (right, y), loop.starts)
-    right, y = _back(inner, loop, right, y)
-    if loop.last is not None:
-        right, y = _ending(inner, loop, loop.last, sheet, (right, y))
-    scale = min(1.0, (widest - LEFT) / (right + INSET + PAD))
+    heading = _heading(loop, sheet)
+    inner, right, y = _unfolded(loop, sheet)
+    scale = min(1.0, widest / (right + INSET + PAD))
+    if scale < SMALLEST:
+        (inner, right, y), scale = _written(loop, widest - 2 * INSET - PAD), 1.0
     down = top + 32
     far = max(scale * (right + INSET + PAD), LEFT + 8 + runs_width(heading, HEADING) + PAD)
     low = down + scale * (y + 4)
@@ -165,6 +171,63 @@ def _draw_loop(pen: Pen, loop: Unfolded, sheet: Sheet, top: float, widest: float
         pen.layers[layer] += [mark.scaled(scale).shifted(INSET * scale, down) for mark in inner.layers[layer]]
     pen.words += [line.scaled(scale).shifted(INSET * scale, down) for line in inner.words]
     return far, low + 4
+
+
+def _unfolded(loop: Unfolded, sheet: Sheet) -> tuple[Pen, float, float]:
+    """The loop as diagrams."""
+    inner, right, y = Pen(), 0.0, -10.0
+    if loop.first is not None:
+        right, y = _section(inner, loop, loop.first, sheet, SECTIONS[0], (right, y), {})
+    right, y = _section(inner, loop, loop.step, sheet, SECTIONS[1] if loop.first else "", (right, y), loop.starts)
+    right, y = _back(inner, loop, right, y)
+    if loop.last is not None:
+        right, y = _ending(inner, loop, loop.last, sheet, (right, y))
+    return inner, right, y
+
+
+def _written(loop: Unfolded, room: float) -> tuple[Pen, float, float]:
+    """The loop as equations, for one that would be too wide to read as a diagram."""
+    inner, right, y = Pen(), 0.0, 0.0
+    for head, piece in (
+        ("before the loop", loop.first),
+        ("each chunk", loop.step),
+        ("after the last chunk", loop.last),
+    ):
+        if piece is not None:
+            inner.say(roman(head, bold=True), LEFT, y + 12, HEAD, "note", "start", SANS)
+            top, lines = y + 16, equations(piece, inside_maps(piece))
+            wide, y = _columns(inner, lines, top, room)
+            right = max(right, wide)
+        if piece is loop.step:
+            inner.say(_renewal(loop), LEFT + 14, y + 16, EQUATION - 1, "note", "start")
+            _round(inner, top + 8, y + 12)
+            y += 26
+        y += 8
+    return inner, right, y
+
+
+def _columns(pen: Pen, lines: Sequence[Runs], top: float, room: float) -> tuple[float, float]:
+    """Lines of equations, in two columns where there are many and they are short."""
+    widest = max(runs_width(line, EQUATION) for line in lines)
+    high = len(lines) if len(lines) < 5 or 2 * widest + 60 > room else -(-len(lines) // 2)
+    for place, line in enumerate(lines):
+        x = LEFT + 14 + (widest + 40 if place >= high else 0)
+        pen.say(cut(line, room, EQUATION), x, top + 18 + 22 * (place % high), EQUATION, "caption", "start")
+    return LEFT + 14 + min(widest, room) + (widest + 40 if high < len(lines) else 0), top + 22 * high + 4
+
+
+def _round(pen: Pen, top: float, low: float) -> None:
+    """The arrow at the left that says: again."""
+    x = LEFT - 10
+    pen.draw("line", polyline([(x + 18, low), (x, low), (x, top), (x + 12, top)]), "loop")
+    pen.draw("front", polyline([(x + 18, top), (x + 10, top - 4), (x + 10, top + 4)], closed=True), "loop-head")
+
+
+def _renewal(loop: Unfolded) -> Runs:
+    said: Runs = ()
+    for name in loop.starts:
+        said += roman(", " if said else "next chunk: ") + name_runs(name) + roman(" ← ") + name_runs(f"{name}.new")
+    return joined(said)
 
 
 def _heading(loop: Unfolded, sheet: Sheet) -> Runs:
@@ -181,14 +244,8 @@ def _rescaled(loop: Unfolded) -> Runs:
     said: Runs = ()
     for box in loop.step.boxes:
         if isinstance(box, Map) and box.name.startswith("δ"):
-            said += roman(", " if said else "; rescaled by ") + _equation(box)
+            said += roman(", " if said else "; rescaled by ") + equation(loop.step, box, {})
     return said
-
-
-def _equation(box: Map) -> Runs:
-    """A map as an equation between the names of wires."""
-    called = {f"a{place}": name_runs(wire) for place, wire in enumerate(box.inputs)}
-    return name_runs(box.name) + roman(" = ") + formula(box.expr, (), lambda name: called.get(name) or name_runs(name))
 
 
 def _section(
@@ -207,12 +264,12 @@ def _ending(pen: Pen, loop: Unfolded, last: Term, sheet: Sheet, at: tuple[float,
     """What comes after the loop: one line of formulas where that says it all, else a diagram."""
     maps = [box for box in last.boxes if isinstance(box, Map)]
     if len(maps) < len(last.boxes) or len(maps) > 2:
-        return _section(pen, loop, last, sheet, "after the last chunk", at, {})
-    head = roman("after the last chunk", bold=True)
+        return _section(pen, loop, last, sheet, SECTIONS[2], at, {})
+    head = roman(SECTIONS[2], bold=True)
     pen.say(head, LEFT, at[1] + 18, HEAD, "note", "start", SANS)
     said: Runs = ()
     for box in maps:
-        said += (roman(",  ") if said else ()) + _equation(box)
+        said += (roman(",  ") if said else ()) + equation(last, box, {})
     x = LEFT + runs_width(head, HEAD, SANS) + 12
     pen.say(joined(said), x, at[1] + 18, 14, "caption", "start")
     return max(at[0], x + runs_width(said, 14)), at[1] + 30
@@ -230,10 +287,7 @@ def _back(pen: Pen, loop: Unfolded, right: float, low: float) -> tuple[float, fl
         pen.draw("line", polyline([(near, row), (near + 4, row)]), "loop")
         point = [(near + 9, row), (near + 2, row - 4), (near + 2, row + 4)]
         pen.draw("front", polyline(point, closed=True), "loop-head")
-    said: Runs = ()
-    for name in loop.starts:
-        said += roman(", " if said else "next chunk: ") + name_runs(name) + roman(" ← ") + name_runs(f"{name}.new")
-    pen.say(joined(said), (near + far) / 2, y - 6, 12, "note")
+    pen.say(_renewal(loop), (near + far) / 2, y - 6, 12, "note")
     return far, y + 8
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import sympy
-
+from diagkit.draw.equations import argument_names
 from diagkit.draw.formulas import short
 from diagkit.draw.plan import Column, Key, Planner, Sheet, Source
-from diagkit.draw.typeset import formula, joined, name_runs, roman, short_name, source_name
+from diagkit.draw.typeset import formula, name_runs, roman, source_name
 from diagkit.draw.wording import column_words
 from diagkit.term import Box, Map, Reduce, Term, names
 
@@ -24,11 +23,11 @@ def loop_plan(term: Term, number: int, starts: Mapping[str, Any]) -> Sheet:
         Source((a.name, number), names(a.axes), 1, notes.get(a.name, ()), source_name(a.name), a.name in starts)
         for a in term.inputs
     )
-    taken_in = _taken_in(term)
+    inside = inside_maps(term)
     columns = [
-        _accumulating(planner, box, taken_in, number) or planner.column(box, number)
+        _accumulating(planner, box, inside, number) or planner.column(box, number)
         for box in term.boxes
-        if planner.drawn(box.name) and box.name not in taken_in
+        if planner.drawn(box.name) and box.name not in inside
     ]
     columns = [replace(column, renews=_renewed(column, starts)) for column in columns]
     return Sheet(sources, tuple(columns), tuple((wire, number) for wire in term.outputs), shown=True, dense=True)
@@ -41,34 +40,30 @@ def _renewed(column: Column, starts: Mapping[str, Any]) -> Key | None:
     return old if old != made and old[0] in starts and old in column.reads else None
 
 
-def _taken_in(term: Term) -> dict[str, Reduce]:
+def inside_maps(term: Term) -> dict[str, Reduce]:
     """Reductions whose one reader is a map of several arrays: drawn together with it, as one box in which
     the reduced wire ends and the state goes on."""
     found = {}
     for box in term.boxes:
         readers = term.consumers(box.name)
-        if not isinstance(box, Reduce) or len(readers) != 1 or box.name in term.outputs:
+        alone = len(readers) == 1 and box.name not in term.outputs and not term.wires[box.name].virtual
+        if not isinstance(box, Reduce) or not alone:
             continue
         if isinstance(readers[0], Map) and len(readers[0].inputs) > 1:
             found[box.name] = box
     return found
 
 
-def _accumulating(planner: Planner, box: Box, taken_in: dict[str, Reduce], number: int) -> Column | None:
+def _accumulating(planner: Planner, box: Box, inside: dict[str, Reduce], number: int) -> Column | None:
     """The column of a map together with the reduction it reads; None for any other box."""
-    part = next((taken_in[wire] for wire in box.inputs if wire in taken_in), None)
+    part = next((inside[wire] for wire in box.inputs if wire in inside), None)
     if part is None or not isinstance(box, Map):
         return None
     term, (source,) = planner.term, part.inputs
     column = planner.column(box, number)
     keys = dict.fromkeys((source if wire == part.name else wire, number) for wire in box.inputs)
     axes = {key: names(term.wires[key[0]].axes) for key in (*keys, *column.makes)}
-    own = name_runs(short_name(source), 50, 14)
-    sign = (
-        () if part.op == "max" and isinstance(box.expr, sympy.Max) else roman({"sum": "Σ "}.get(part.op, f"{part.op} "))
-    )
-    called = {f"a{place}": name_runs(short_name(wire), 50, 14) for place, wire in enumerate(box.inputs)}
-    called[f"a{box.inputs.index(part.name)}"] = joined(sign + own)
+    called = argument_names(box, inside)
     text = formula(box.expr, (), lambda name: called.get(name) or name_runs(name))
     about = f"{column.about}, with {column_words(part, term.wires)}"
     return replace(column, glyph="join", reads=tuple(keys), axes=axes, text=short(text, box), about=about)

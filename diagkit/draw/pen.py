@@ -39,6 +39,12 @@ class Pen:
         if runs:
             self.words.append(Words(runs, x, y, size, role, anchor, family, owner))
 
+    def add(self, other: Pen) -> None:
+        """Add everything that another pen has drawn."""
+        for layer in LAYERS:
+            self.layers[layer] += other.layers[layer]
+        self.words += other.words
+
     def head(self, x: float, y: float, level: int, owner: str, back: float = 8.0) -> None:
         """A small solid arrowhead whose point is at (x, y)."""
         path = polyline([(x, y), (x - back, y - 4), (x - back + 2.5, y), (x - back, y + 4)], closed=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from diagkit.draw.plan import Key
 from diagkit.draw.scene import Runs
@@ -192,13 +193,13 @@ class Line:
         above[upper.track] = max(gap, above.get(upper.track, 0.0))
 
     def room(self, top: Strand, bottom: Strand, head: float, foot: float) -> None:
-        """Ask for room above the strand `top` and below the strand `bottom` in the present stack."""
-        flat = [strand for bundle in self.stack for strand in bundle.strands]
-        first, last = flat.index(top), flat.index(bottom)
-        if first > 0:
-            self.need(flat[first - 1], top, head)
-        if last + 1 < len(flat):
-            self.need(bottom, flat[last + 1], foot)
+        """Ask for room above the strand `top` and below the strand `bottom` in the present stack; twice as
+        much towards another array, because a separator runs half way."""
+        rows = [(strand, bundle) for bundle in self.stack for strand in bundle.strands]
+        for (upper, one), (lower, other) in pairwise(rows):
+            if lower is top or upper is bottom:
+                gap = head if lower is top else foot
+                self.need(upper, lower, gap if one is other else 2 * gap - 10)
 
     def settle(self, top: float) -> float:
         """Give every row its height, the first at `top`; returns the lowest."""

@@ -18,7 +18,7 @@ def write_svg(scene: Scene, theme: Theme) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
         f'role="img" style="max-width:100%;height:auto">'
     )
-    body = [f"<title>{text(scene.title)}</title>", f"<desc>{text(scene.about)}</desc>"]
+    body = [f"<title>{text(scene.title).strip() or 'diagram'}</title>", f"<desc>{text(scene.about)}</desc>"]
     body.append(f'<rect width="{wide}" height="{high}" fill="{theme.paper}"/>')
     body += _marks(scene.marks, theme)
     body += [_words(line, theme) for line in scene.words if line.text.strip()]

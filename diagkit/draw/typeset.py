@@ -54,7 +54,7 @@ def name_runs(name: str, room: float = 1e9, size: float = 15.0, bold: bool = Fal
     if not head or not tail.strip("_"):
         head, tail = base, ""
     main = (Run(_GREEK.get(head, head), italic=True, bold=bold),)
-    below = lowered(_letters(tail)) if tail else ()
+    below = lowered(_letters(tail.replace("_", ","))) if tail else ()
     runs = main + below + ((Run(primes, italic=True),) if primes else ())
     return _within(runs, room, size)
 
@@ -223,6 +223,8 @@ def _between(sign: str) -> Callable[[_Formula, Any], Runs]:
 
 def _choice(f: _Formula, expr: Any) -> Runs:
     condition, chosen, other = expr.args
+    if other is sympy.S.NegativeInfinity:
+        return f.set(chosen) + roman(" where ") + f.set(condition)
     return f.set(chosen) + roman(" if ") + f.set(condition) + roman(" else ") + f.set(other)
 
 
