@@ -4,8 +4,8 @@ It folds a form over any split of the axis and merges partial states in any orde
 primitives, so each section runs as a small diagram of its own.
 """
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,17 +21,19 @@ class Fold:
     form: StreamForm
     arrays: dict
     sizes: dict
-
-    def __hash__(self):
-        return id(self)
+    made: dict = field(default_factory=dict)
 
     def _axes(self, axes, length):
         sized = {**self.sizes, self.form.axis: length}
         return tuple(Axis(axis.name, sized[axis.name]) for axis in axes)
 
-    @lru_cache(maxsize=None)
-    def _section(self, section, length, given, wanted):
-        """The diagram of one section, for one length of the chunk."""
+    def _section(self, *key):
+        """The diagram of one section, for one length of the chunk; made once."""
+        if key not in self.made:
+            self.made[key] = self._write(*key)
+        return self.made[key]
+
+    def _write(self, section, length, given, wanted):
         whole = {size(name): n for name, n in self.sizes.items()}
         boxes = []
         for box in getattr(self.form, section):
@@ -74,7 +76,9 @@ class Fold:
         """The state after the chunk [first, last)."""
         axis = self.form.axis
         chunk = {n: _slice(v, names(self.axes[n]), axis, first, last) for n, v in self.arrays.items()}
-        places = {b.name: np.arange(first, last) for b in self.form.step if isinstance(b, Index) and names(b.axes) == (axis,)}
+        places = {
+            b.name: np.arange(first, last) for b in self.form.step if isinstance(b, Index) and names(b.axes) == (axis,)
+        }
         values = {**self.fixed(), **chunk, **places, **state}
         wanted = tuple(s.new for s in self.form.state)
         made = self.run("step", last - first, values, self.axes, wanted)
@@ -83,7 +87,7 @@ class Fold:
     def fold(self, cuts):
         """The state after all chunks between successive `cuts`."""
         state = self.start()
-        for first, last in zip(cuts, cuts[1:], strict=False):
+        for first, last in pairwise(cuts):
             state = self.step(state, first, last)
         return state
 

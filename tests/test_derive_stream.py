@@ -1,5 +1,7 @@
 """Streams that must come out of the algebra: what they carry, and that any split gives the whole."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from derive_cases import FORMS, arrays_for
@@ -47,7 +49,7 @@ def test_any_split_and_any_merge_tree_gives_the_whole(name):
 
 def _tree(fold, cuts, rng):
     """Partial states of the chunks, merged two neighbours at a time in random order."""
-    parts = [fold.fold(cut) for cut in zip(cuts, cuts[1:], strict=False)]
+    parts = [fold.fold(cut) for cut in pairwise(cuts)]
     while len(parts) > 1:
         place = int(rng.integers(0, len(parts) - 1))
         parts[place : place + 2] = [fold.merge(*parts[place : place + 2])]

@@ -43,7 +43,12 @@ def factored(expr: Any, waiting: Symbols) -> Any:
     e*quotient(1, z)
     """
     expr = expr.replace(quotient, lambda a, b: a * quotient(ONE, b))
-    return expr.replace(where, lambda c, a, b: a * where(c, ONE, ZERO) if b == 0 and a.free_symbols & waiting else where(c, a, b))
+
+    def chosen(condition: Any, a: Any, b: Any) -> Any:
+        product_form = b == 0 and a.free_symbols & waiting
+        return a * where(condition, ONE, ZERO) if product_form else where(condition, a, b)
+
+    return expr.replace(where, chosen)
 
 
 def gathered(expr: Any) -> Any:

@@ -15,7 +15,7 @@ import sympy
 from diagkit.derive.algebra import NEW, ONE, after, gathered, guarded, is_positive, renewed
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import Accumulator, Sums
-from diagkit.term import Axes, Box, Cast, Contract, Index, Map, Reduce, arg, value
+from diagkit.term import Axes, Box, Cast, Contract, Index, Map, Reduce, StreamError, arg, value
 
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "max": sympy.Max, "min": sympy.Min}
 
@@ -134,10 +134,11 @@ class Writer:
             return self.wire(renewed(worth) if new else worth, versions)
         if made not in self.written:
             self.written.add(made)
-            if worth is not None:
-                self.hold(made, self.over_wires(self._later(worth) if new else worth, versions), self.chain.boxes[name].axes)
-            else:
+            if worth is None:
                 self._again(made, self.chain.boxes[name], new, versions)
+            else:
+                formula = self.over_wires(self._later(worth) if new else worth, versions)
+                self.hold(made, formula, self.chain.boxes[name].axes)
         return made
 
     def _again(self, made: str, box: Any, new: bool, versions: Versions) -> None:
@@ -145,7 +146,10 @@ class Writer:
         marked = [renewed(value(w)) if new and self._waits(value(w)) else value(w) for w in box.inputs]
         changed: dict[str, Any] = {"name": made, "inputs": tuple(self.wire(symbol, versions) for symbol in marked)}
         if isinstance(box, Map) and versions is not END:
-            places = {arg(place): symbol for place, symbol in enumerate(marked) if not self.chain.carries(_bare(symbol).name)}
+            fixed = [
+                (place, symbol) for place, symbol in enumerate(marked) if not self.chain.carries(_bare(symbol).name)
+            ]
+            places = {arg(place): symbol for place, symbol in fixed}
             maxima = frozenset(place for place, symbol in places.items() if self._is_maximum(symbol))
             changed["expr"] = guarded(box.expr, maxima, lambda below: self._may_vanish(below.xreplace(places)))
         self.add(replace(box, **changed))
@@ -154,6 +158,7 @@ class Writer:
         """The chunk of what is summed, with all that it waits for as it is after the chunk."""
         if core == self.chain.formula.get(source, value(source)):
             return self.wire(value(source), CHUNK)
+        self._refuse_buried(core, source)
         held = self.map(f"{owner}.summand", self.over_wires(self._later(self._in_wires(core)), CHUNK))
         box = self.chain.boxes.get(source)
         if isinstance(box, Cast) and self.chain.waits[source]:
@@ -161,9 +166,25 @@ class Writer:
         return held
 
     def _in_wires(self, core: Any) -> Any:
-        """`core` over the diagram's own wires where these hold a part of it."""
+        """`core` over the diagram's own wires where these hold a part of it, rounded ones first."""
         carried = [w for w, waits in self.chain.waits.items() if waits and self.chain.carries(w)]
-        return core.xreplace({self.chain.formula[w]: value(w) for w in reversed(carried)})
+        rounded = [w for w in carried if isinstance(self.chain.boxes[w], Cast)]
+        return core.xreplace({self.chain.formula[w]: value(w) for w in (*reversed(carried), *rounded)})
+
+    def _refuse_buried(self, core: Any, source: str) -> None:
+        """A rounding that the summand can no longer pass through may not be dropped in silence."""
+        todo = list(self.chain.boxes[source].inputs) if source in self.chain.boxes else []
+        while todo:
+            wire = todo.pop()
+            if self.chain.waits.get(wire) and self.chain.carries(wire):
+                if isinstance(self.chain.boxes[wire], Cast) and not core.has(self.chain.formula[wire]):
+                    raise StreamError(
+                        f"{wire!r} rounds what waits for {self.chain.waits[wire][-1]!r}, and more is computed from it",
+                        axis=self.chain.axis,
+                        box=wire,
+                        remedy="round right before the sum or contraction, or stream with hoist=False",
+                    )
+                todo += self.chain.boxes[wire].inputs
 
     def advanced(self, name: str, versions: Versions) -> str:
         """A state after a change: one more chunk, or two partial states merged."""
@@ -215,4 +236,5 @@ def _bare(symbol: Any) -> Any:
 def _symbols(expr: Any, known: Iterable[Any]) -> list[Any]:
     """The known symbols of an expression, in the order in which it reads."""
     wanted = set(known)
-    return list(dict.fromkeys(part for part in sympy.preorder_traversal(expr) if part.is_Symbol and part in wanted))
+    parts = sympy.preorder_traversal(expr, keys=sympy.default_sort_key)
+    return list(dict.fromkeys(part for part in parts if part in wanted))

@@ -29,7 +29,7 @@ def fuse(term: AnyTerm, /, *boxes: str) -> AnyTerm:
     _refuse_detours(term, levels, wires)
     reason = f"{_listed(wires)} {'stays' if len(wires) == 1 else 'stay'} in fast memory"
     made = take(term, {"levels": tuple(levels.items())}, relabel(term, "fuse", reason, boxes))
-    _refuse_stores(made)
+    refuse_stores(made)
     return made
 
 
@@ -116,7 +116,8 @@ def _reached(start: set[str], edges: dict[str, set[str]]) -> set[str]:
     return seen
 
 
-def _refuse_stores(made: Term) -> None:
+def refuse_stores(made: Term) -> None:
+    """Refuse a diagram in which an axis is grouped that may not be."""
     """Axes that are grouped already must stay lawful in the larger region."""
     for label in made.labels:
         refusal = next(group_refusals(made, label.axis), None) if label.kind == "group" else None

@@ -26,6 +26,7 @@ from diagkit.term import (
     Term,
     View,
     coordinate,
+    flatten,
     names,
     size,
     tile_size,
@@ -88,7 +89,8 @@ def _tile_refusal(term: Term, axis: Any, tile: Any, multiple: Any) -> tuple[str,
     if tile % multiple:
         return f"a tile of {tile} is no multiple of {multiple}", f"use a multiple of {multiple}"
     if axis.length is not None and tile > max(axis.length, 1):
-        return f"a tile of {tile} is larger than axis {axis.name!r}, which has {axis.length}", f"use at most {max(axis.length, 1)}"
+        reason = f"a tile of {tile} is larger than axis {axis.name!r}, which has {axis.length}"
+        return reason, f"use at most {max(axis.length, 1)}"
     return None
 
 
@@ -146,15 +148,14 @@ _NOT_MAPPED: dict[type[Box], Callable[[Term, Any, str], str | None]] = {
 
 
 def _refusal(term: Term, region: Region, box: Box, axis: str, reason: str) -> GroupError:
-    column = next(name for name in region.boxes if box.name in [b.name for b in term.primitives(Region((name,), (), (), ()))])
+    column = next(name for name in region.boxes if box.name in {inner.name for inner in flatten([term.box(name)])})
     title = getattr(term.box(column), "title", "")
-    whole = f"{title} {column!r} needs the whole of {axis}: " if title else f"{column!r} needs the whole of {axis}: "
+    whole = f"{title} {column!r}".strip() + f" needs the whole of {axis}: "
     what = f"it {reason}" if box.name == column else f"{box.name!r} {reason}"
     others = [name for name in names(term.box(column).axes) if name != axis]
     instead = f", or group another axis ({', '.join(others)})" if others else ""
-    return GroupError(
-        f"axis {axis!r} cannot be grouped: {whole}{what}", axis=axis, box=column, remedy=f"stream {axis!r} instead{instead}"
-    )
+    reason = f"axis {axis!r} cannot be grouped: {whole}{what}"
+    return GroupError(reason, axis=axis, box=column, remedy=f"stream {axis!r} instead{instead}")
 
 
 def _store_refusals(term: Term, region: Region, axis: str) -> Iterator[GroupError]:

@@ -16,12 +16,16 @@ def take(term: AnyTerm, changes: dict[str, Any], step: Step) -> AnyTerm:
     return term if made is term else made.replace(steps=(*term.steps, step))
 
 
-def relabel(term: Term, rule: str, reason: str, given: tuple[Any, ...] = (), identity: Identity = (), **named: Any) -> Step:
+def relabel(
+    term: Term, rule: str, reason: str, given: tuple[Any, ...] = (), identity: Identity = (), **named: Any
+) -> Step:
     """A step that leaves the columns as they are; `given` and `named` are what it was called with."""
     return Step("relabel", rule, reason, call_of(rule, given, named), identity, term)
 
 
-def rewrite(term: Term, rule: str, reason: str, given: tuple[Any, ...] = (), identity: Identity = (), **named: Any) -> Step:
+def rewrite(
+    term: Term, rule: str, reason: str, given: tuple[Any, ...] = (), identity: Identity = (), **named: Any
+) -> Step:
     """A step that makes other columns of the same numbers."""
     return Step("rewrite", rule, reason, call_of(rule, given, named), identity, term)
 

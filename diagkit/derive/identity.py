@@ -41,8 +41,7 @@ def _state(one: Accumulator, short: Any) -> list[tuple[Any, Any]]:
     pairs = []
     if one.op == "sum" and one.carry != own and not factor.has(own):
         summand = plain(sympy.Mul(*one.operands))
-        waits = {renewed_of(s): s for s in one.carry.free_symbols if s.name.endswith(NEW)}
-        changing = summand.xreplace({old: new for old, new in waits.items()})
+        changing = summand.xreplace({renewed_of(s): s for s in one.carry.free_symbols if s.name.endswith(NEW)})
         pairs.append((short(quotient(changing, summand)), short(gathered(factor))))
     part = value(f"{short(own).name}_chunk")
     pairs.append((short(renewed(own)), _COMBINE[one.op](short(gathered(one.carry)), part)))
@@ -61,13 +60,10 @@ def short_names(chain: Sorted, sums: Sums) -> Any:
         table[name] = _distinct(_short(name, name in sums.values), set(table.values()))
 
     def short(expr: Any) -> Any:
-        return expr.xreplace({symbol: value(_said(symbol.name, table)) for symbol in expr.free_symbols if _is_value(symbol)})
+        values = [symbol for symbol in expr.free_symbols if not symbol.is_integer]
+        return expr.xreplace({symbol: value(_said(symbol.name, table)) for symbol in values})
 
     return short
-
-
-def _is_value(symbol: Any) -> bool:
-    return not symbol.is_integer
 
 
 def _said(name: str, table: dict[str, str]) -> str:

@@ -68,7 +68,8 @@ class Sorted:
     @property
     def waiting(self) -> Symbols:
         """The values that wait, and that are no formula of others."""
-        return frozenset(value(wire) for wire, waits in self.waits.items() if waits and self.formula[wire] == value(wire))
+        waiting = (wire for wire, waits in self.waits.items() if waits)
+        return frozenset(value(wire) for wire in waiting if self.formula[wire] == value(wire))
 
     def alias(self, name: str, other: Any) -> None:
         """Read `name` as `other`, which is equal to it, in every formula."""
@@ -101,8 +102,9 @@ class Sorted:
     def _check_view(self, box: View) -> None:
         reason = not_mapped(self.term, box, self.axis)
         if reason is not None or (self.carries(box.name) and self.waits[box.name]):
+            why = reason or f"waits for {self.waits[box.name][-1]!r}"
             raise StreamError(
-                f"{box.name!r} {reason or f'waits for {self.waits[box.name][-1]!r}'}: a chunk of {self.axis} is not enough",
+                f"{box.name!r} {why}: a chunk of {self.axis} is not enough",
                 axis=self.axis,
                 box=box.name,
                 remedy=f"leave {box.name!r} outside the region: do not fuse what reads it",

@@ -37,7 +37,7 @@ def stream(
     axis, tile = _one_axis(tiles)
     label = make_label(term, "stream", axis, tile, StreamError)
     _refuse_other_tile(term, label)
-    form = _first_form(term, axis, region, hoist, lemma)
+    form = first_form(term, axis, region, hoist, lemma)
     others = {name: flag for name, flag, usual in (("hoist", hoist, True), ("lemma", lemma, True)) if flag != usual}
     named = {**others, **({} if region is None else {"region": region}), **tiles}
     step = relabel(term, "stream", _reason(form), identity=form.identity, **named)
@@ -74,7 +74,7 @@ def _refuse_other_tile(term: Term, label: Label) -> None:
         )
 
 
-def _first_form(term: Term, axis: str, box: str | None, hoist: bool, lemma: bool) -> StreamForm:
+def first_form(term: Term, axis: str, box: str | None, hoist: bool = True, lemma: bool = True) -> StreamForm:
     """The form of the one region that can stream the axis; the first refusal where one cannot."""
     regions = [_region_of(term, box, axis)] if box is not None else reducing(term, axis)
     if not regions:
@@ -95,7 +95,8 @@ def _region_of(term: Term, box: str, axis: str) -> Region:
     column = term.box(box).name
     region = next((region for region in term.regions if column in region.boxes), None)
     if region is None:
-        raise StreamError(f"{box!r} depends on positions only and runs in no kernel", axis=axis, box=box, remedy="name another box")
+        reason = f"{box!r} depends on positions only and runs in no kernel"
+        raise StreamError(reason, axis=axis, box=box, remedy="name another box")
     if not _reduced_in(term, region, axis):
         raise _nothing_to_stream(term, axis, region)
     return region
@@ -110,6 +111,7 @@ def _reduced_in(term: Term, region: Region, axis: str) -> bool:
     return any(
         axis not in names(box.axes) and any(axis in names(term.wires[wire].axes) for wire in box.inputs)
         for box in term.primitives(region)
+        if not term.wires[box.name].virtual
     )
 
 
@@ -124,7 +126,8 @@ def _nothing_to_stream(term: Term, axis: str, region: Region | None = None) -> S
             remedy=f"use group({axis}=...): its tiles are independent",
         )
     box = regions[0].boxes[-1] if regions else None
-    return StreamError(f"no box of the region of {box!r} carries {axis!r}", axis=axis, box=box, remedy="name another region")
+    reason = f"no box of the region of {box!r} carries {axis!r}"
+    return StreamError(reason, axis=axis, box=box, remedy="name another region")
 
 
 def _streamed(term: Term, region: Region, axis: str) -> bool:
@@ -135,7 +138,7 @@ def _streamed(term: Term, region: Region, axis: str) -> bool:
         f"the region of {region.boxes[-1]!r} is streamed along {form.axis!r} already: it holds one stream",
         axis=axis,
         box=region.boxes[-1],
-        remedy=f"unstream {form.axis!r} first, or group {axis!r}",
+        remedy=f"unstream {form.axis!r} first",
     )
 
 
@@ -146,10 +149,22 @@ def derive(term: Term, region: Region, axis: str, hoist: bool = True, lemma: boo
     _refuse_outputs(chain)
     step, tail, merge = (Writer(chain, sums) for _ in range(3))
     _write(chain, sums, step, tail, merge)
-    states = tuple(State(one.name, one.axes, one.start, f"{one.name}.new", _format(chain)) for one in sums.by_name().values())
-    fixed = _fixed(chain, {**step.fixed, **tail.fixed, **merge.fixed})
-    boxes = (tuple(writer.boxes) for writer in (step, tail, merge))
-    return StreamForm(axis, region.boxes, fixed, states, *boxes, identities(chain, sums), method(sums))
+    return StreamForm(
+        axis=axis,
+        region=region.boxes,
+        fixed=_fixed(chain, {**step.fixed, **tail.fixed, **merge.fixed}),
+        state=_states(chain, sums),
+        step=tuple(step.boxes),
+        tail=tuple(tail.boxes),
+        merge=tuple(merge.boxes),
+        identity=identities(chain, sums),
+        method=method(sums),
+    )
+
+
+def _states(chain: Sorted, sums: Sums) -> tuple[State, ...]:
+    found = sums.by_name().values()
+    return tuple(State(one.name, one.axes, one.start, f"{one.name}.new", _format(chain)) for one in found)
 
 
 def _write(chain: Sorted, sums: Sums, step: Writer, tail: Writer, merge: Writer) -> None:

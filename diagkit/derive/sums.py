@@ -145,7 +145,8 @@ class Sums:
         if ratio is None:
             return False
         outside = product(factor for factor, _ in split)
-        summed = self._partial(name if outside == 1 else f"{name}.acc", box, tuple(core for _, core in split), box.inputs, ratio)
+        cores = tuple(core for _, core in split)
+        summed = self._partial(name if outside == 1 else f"{name}.acc", box, cores, box.inputs, ratio)
         self._worth(name, outside * summed)
         self.methods[name] = self._means(formulas, inside, waiting)
         return True
@@ -204,7 +205,7 @@ class Sums:
         """(what is multiplied on at the end, what is summed) for each term of a polynomial."""
         polynomial, hidden = hide(formula)
         written = terms(polynomial, hidden)
-        centred = self._centred(formula, polynomial, hidden) if self.lemma else None
+        centred = self._centred(polynomial, hidden) if self.lemma else None
         chosen = centred if centred is not None and len(centred) <= len(written) else written
         parts = []
         for factors in chosen:
@@ -213,18 +214,18 @@ class Sums:
             parts.append((product(f for f in factors if f not in summed), product(summed)))
         return parts
 
-    def _centred(self, formula: Any, polynomial: Any, hidden: dict[Any, Any]) -> list[list[Any]] | None:
+    def _centred(self, polynomial: Any, hidden: dict[Any, Any]) -> list[list[Any]] | None:
         """The terms over deviations a - mean(a), where the formula holds the mean of an `a` that it sums."""
         for total in sorted(polynomial.free_symbols & set(map(value, self.by_name())), key=str):
             sums = self.by_name()[total.name]
             number = self._number(sums.over)
-            inverse = [s for s, part in hidden.items() if part in (quotient(ONE, number), 1 / number)]
-            inverse += [1 / number] if number.is_Integer else []
-            if inverse and sums.op == "sum" and len(sums.operands) == 1 and sums.carry == total:
-                centre = self._centre(sums)
-                written = terms(polynomial.xreplace({total: (sums.operands[0] - centre.symbol) / inverse[0]}), hidden)
-                if not any(factor.has(total) for factors in written for factor in factors if factor in hidden or factor.is_Symbol):
-                    return written
+            inverses = [symbol for symbol, part in hidden.items() if part in (quotient(ONE, number), 1 / number)]
+            inverse = next(iter(inverses), 1 / number if number.is_Integer else None)
+            if inverse is not None and sums.op == "sum" and len(sums.operands) == 1 and sums.carry == total:
+                deviation = self._centre(sums).symbol
+                written = sympy.expand(polynomial.xreplace({total: (sums.operands[0] - deviation) / inverse}))
+                if not written.has(total) and not (inverse.is_Symbol and written.has(1 / inverse)):
+                    return terms(written, hidden)
         return None
 
     def _number(self, over: tuple[str, ...]) -> Any:
@@ -269,12 +270,15 @@ class Sums:
         known = self._known(cores)
         if known is not None:
             return known
-        others = product(f for core in cores for f in sympy.Mul.make_args(core) if not f.free_symbols & set(self.centres))
-        ratio = self._correction([others])
+        centres = set(self.centres)
+        ratio = self._correction(
+            [product(f for f in sympy.Mul.make_args(product(cores)) if not f.free_symbols & centres)]
+        )
         if ratio is None:
             return None
         name = self._named(name, box, cores)
-        moves = {s: value(f"\0move{n}") for n, s in enumerate(sorted({s for c in cores for s in c.free_symbols & set(self.centres)}, key=str))}
+        used = sorted(product(cores).free_symbols & centres, key=str)
+        moves = {symbol: value(f"\0move{number}") for number, symbol in enumerate(used)}
         carry = self._moved(name, box, cores, sources, moves)
         if carry is None:
             return None
@@ -292,9 +296,10 @@ class Sums:
     def _moved(self, name: str, box: Any, cores: Any, sources: Any, moves: dict[Any, Any]) -> Any | None:
         written = [terms(*hide(core.xreplace({s: s + move for s, move in moves.items()}))) for core in cores]
         total = ZERO
+        moving = set(moves.values())
         for choice in combinations(*written):
-            factor = product(f for factors in choice for f in factors if f.free_symbols & set(moves.values()) or f.is_number)
-            rest = tuple(product(f for f in fs if not (f.free_symbols & set(moves.values()) or f.is_number)) for fs in choice)
+            factor = product(f for factors in choice for f in factors if f.free_symbols & moving or f.is_number)
+            rest = tuple(product(f for f in fs if not (f.free_symbols & moving or f.is_number)) for fs in choice)
             summed = value(name) if rest == cores else self._lower(name, box, rest, sources)
             if summed is None:
                 return None
@@ -354,12 +359,12 @@ class Sums:
         waits = [w for wire in box.inputs for w in self.chain.waits.get(wire, ())]
         last = next(w for w in reversed(self.chain.reductions) if w in waits)
         how = "factor" if _op(box) == "sum" else "shift"
-        also = "" if self.hoist else ", or stream with hoist=True"
+        what = f"each chunk of {self.chain.axis} changes what it takes the {_op(box)} of, and not by a {how}"
         return StreamError(
-            f"{name!r} waits for {last!r}: each chunk of {self.chain.axis} changes what it takes the {_op(box)} of, and not by a {how}",
+            f"{name!r} waits for {last!r}: {what}",
             axis=self.chain.axis,
             box=name,
-            remedy=f"run two passes: end a kernel at {last!r}, then stream the rest{also}",
+            remedy=f"run two passes: end a kernel at {last!r}, then stream the rest",
         )
 
 

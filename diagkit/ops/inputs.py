@@ -82,10 +82,18 @@ def _bind(bound: dict[str, tuple[int, str]], axis: Axis, length: int, wire: str,
 
 def _bind_renamed(term: Term, bound: dict[str, tuple[int, str]]) -> None:
     """A renamed axis has the size of the axis it was; any other free axis must be given."""
-    for box in term.flat:
+    for box in sorted(term.flat, key=lambda box: not isinstance(box, View)):
         for axis in box.axes:
             if axis.name not in bound:
                 bound[axis.name] = (_size_of_view(term, box, axis, bound), box.name)
+
+
+def _parts(term: Term, read: Any, axis: Axis) -> int | None:
+    """The number of parts where `axis` is the place within one of them: read at size * part + place."""
+    for other in term.axes.values():
+        if read == axis.size * coordinate(other.name) + coordinate(axis.name):
+            return other.length
+    return None
 
 
 def _size_of_view(term: Term, box: Box, axis: Axis, bound: dict[str, tuple[int, str]]) -> int:
@@ -94,6 +102,9 @@ def _size_of_view(term: Term, box: Box, axis: Axis, bound: dict[str, tuple[int, 
         for was, read in zip(source, box.coordinates, strict=True):
             if read == coordinate(axis.name):
                 return bound[was.name][0]
+            parts = _parts(term, read, axis)
+            if parts is not None:
+                return -(-bound[was.name][0] // parts)
     raise InputError(
         f"nothing gives axis {axis.name!r} of {box.name!r} a size",
         axis=axis.name,

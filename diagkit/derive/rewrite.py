@@ -1,0 +1,243 @@
+"""Rewrites of the spine: other columns, the same numbers.
+
+`open_blocks` shows what is inside a block; `hoist` pulls factors and terms that do not see a reduced axis
+out of the reduction, by linearity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy
+
+from diagkit.derive.algebra import ONE, ZERO, factored, gathered, guarded, is_positive, split_factors, split_terms
+from diagkit.derive.history import AnyTerm, rewrite, take
+from diagkit.term import (
+    Axes,
+    Block,
+    Box,
+    Contract,
+    Map,
+    Reduce,
+    StreamError,
+    Term,
+    TermError,
+    arg,
+    flatten,
+    names,
+    value,
+)
+
+
+def open_blocks(term: AnyTerm, /, *blocks: str) -> AnyTerm:
+    """Put the boxes inside blocks onto the spine: all blocks, or those that make the wires `blocks`.
+
+    One layer: a block within a block stays one. The wires inside stay in fast memory, so that nothing
+    is moved that was not moved before; the numbers are those of the same boxes. Raises TermError where
+    a name is no block's.
+    """
+    found = {box.name: box for box in term.boxes if isinstance(box, Block)}
+    for name in blocks:
+        if term.box(name).name not in found:
+            known = ", ".join(found) or "none"
+            raise TermError(f"{name!r} is no block", box=name, remedy=f"the blocks are: {known}")
+    chosen = {name: box for name, box in found.items() if not blocks or name in blocks}
+    if not chosen:
+        return term
+    titles = ", ".join(f"{box.title} {name!r}" for name, box in chosen.items())
+    step = rewrite(term, "open", f"{titles}: the boxes inside take its place", blocks)
+    return take(term, _opened(term, {name: box.body for name, box in chosen.items()}), step)
+
+
+def _opened(term: Term, bodies: dict[str, tuple[Box, ...]]) -> dict[str, Any]:
+    """What changes as the columns named are replaced by their bodies."""
+    boxes = tuple(inner for box in term.boxes for inner in bodies.get(box.name, (box,)))
+    inner = [box.name for body in bodies.values() for box in body[:-1] if not term.wires[box.name].virtual]
+    forms = tuple(replace(form, region=_inside(form.region, bodies)) for form in term.forms)
+    return {"boxes": boxes, "levels": (*term.levels, *((name, 1) for name in inner)), "forms": forms}
+
+
+def _inside(region: tuple[str, ...], bodies: dict[str, tuple[Box, ...]]) -> tuple[str, ...]:
+    columns = {name: [box.name for box in body] for name, body in bodies.items()}
+    return tuple(inner for name in region for inner in columns.get(name, [name]))
+
+
+@dataclass(frozen=True)
+class Pull:
+    """A reduction out of which something can be pulled.
+
+    `box` reduces the wire `operand`, which is `outside` combined with `inside`, formulas over wires;
+    `through` are the maps that these formulas replace.
+    """
+
+    box: Any
+    operand: str
+    outside: Any
+    inside: Any
+    through: frozenset[str]
+
+
+def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
+    """Pull what does not see the reduced axes out of sums (factors) and of maxima and minima (terms).
+
+    ``contract(e / z, V)`` becomes ``contract(e, V) / z``: one division at the end instead of one per
+    summand. Of all reductions, or of those that make the wires `boxes`. Blocks in which that happens
+    are opened. Terms of a sum stay inside: n times the mean of n values, taken off again, cancels.
+    A quotient by what may be an empty sum becomes the guarded one, 0 where the sum is empty.
+
+    Returns the diagram itself when there is nothing to pull out. Raises StreamError where the region is
+    streamed already, TermError for a name that no box makes.
+    """
+    for name in boxes:
+        if name not in {box.name for box in term.flat}:
+            raise TermError(f"{term.name} has no box {name!r}", box=name, remedy="name the wire that a sum makes")
+    pulls = list(_pulls(term, boxes))
+    if not pulls:
+        return term
+    opened = _open_around(term, pulls)
+    changes: dict[str, Any] = {"boxes": opened.boxes, "levels": opened.levels}
+    identity: list[tuple[Any, Any]] = []
+    for pull in pulls:
+        changes = _pulled(opened.replace(**changes), pull)
+        identity.append(_equation(pull))
+    what = ", ".join(f"out of {pull.box.name!r}" for pull in pulls)
+    reason = f"what the reduced axis does not enter is pulled {what}, by linearity"
+    return take(term, changes, rewrite(term, "hoist", reason, boxes, tuple(identity)))
+
+
+def _pulls(term: Term, boxes: tuple[str, ...]) -> Iterator[Pull]:
+    """One pull for each reduction that has one."""
+    for box in term.flat:
+        if isinstance(box, Reduce | Contract) and (not boxes or box.name in boxes):
+            found = (_Splitter(term, box).pull(wire) for wire in box.inputs)
+            yield from [pull for pull in found if pull is not None][:1]
+
+
+class _Splitter:
+    """Splits what a reduction reads into what the reduced axes enter and what they do not."""
+
+    def __init__(self, term: Term, box: Any) -> None:
+        self.term, self.box = term, box
+        self.makers = {made.name: made for made in term.flat if isinstance(made, Map)}
+        self.over = {axis.name for wire in box.inputs for axis in term.wires[wire].axes} - set(names(box.axes))
+        self.adds = getattr(box, "op", "sum") != "sum"
+        self.through: set[str] = set()
+
+    def enters(self, wire: str) -> bool:
+        """Whether a reduced axis is on the wire."""
+        return bool(self.over & set(names(self.term.wires[wire].axes)))
+
+    def split(self, formula: Any) -> tuple[Any, Any]:
+        """`formula` as (outside, inside)."""
+        symbols = frozenset(symbol for symbol in formula.free_symbols if not symbol.is_integer)
+        inside = frozenset(symbol for symbol in symbols if self.enters(symbol.name))
+        return (split_terms if self.adds else split_factors)(factored(formula, symbols), inside, symbols)
+
+    def formula(self, wire: str) -> Any:
+        """The wire written out as far as something can be pulled out of it."""
+        box = self.makers.get(wire)
+        if box is None or not self.enters(wire) or self.term.wires[wire].virtual:
+            return value(wire)
+        formula = box.expr.xreplace({arg(place): self.formula(source) for place, source in enumerate(box.inputs)})
+        outside, inside = self.split(formula)
+        if outside == (ZERO if self.adds else ONE) or not any(self.enters(s.name) for s in _values(inside)):
+            return value(wire)
+        self.through.add(wire)
+        return formula
+
+    def pull(self, wire: str) -> Pull | None:
+        """What can be pulled out of the reduction's input `wire`."""
+        formula = self.formula(wire)
+        if formula == value(wire):
+            return None
+        return Pull(self.box, wire, *self.split(formula), frozenset(self.through))
+
+
+def _values(formula: Any) -> list[Any]:
+    return [part for part in sympy.preorder_traversal(formula) if part.is_Symbol and not part.is_integer]
+
+
+def _open_around(term: Term, pulls: list[Pull]) -> Term:
+    """The diagram with every block opened, through and through, that holds a box of a pull."""
+    touched = {name for pull in pulls for name in (pull.box.name, *pull.through)}
+    bodies = {
+        box.name: flatten(box.body)
+        for box in term.boxes
+        if isinstance(box, Block) and touched & {inner.name for inner in flatten(box.body)}
+    }
+    for form in term.forms:
+        hit = sorted((touched | set(bodies)) & set(form.region))
+        if hit:
+            raise StreamError(
+                f"{hit[0]!r} runs in a stream over {form.axis!r}", axis=form.axis, box=hit[0],
+                remedy="hoist first, then stream",
+            )  # fmt: skip
+    return term.replace(**_opened(term, bodies))
+
+
+def _pulled(term: Term, pull: Pull) -> dict[str, Any]:
+    """What changes as one pull is carried out: the sum of what stays inside, then the combination."""
+    box, taken = pull.box, set(term.wires)
+    kept = _map(term, _free(f"{box.name}.summand", taken), gathered(pull.inside), None)
+    inputs = tuple(kept.name if wire == pull.operand else wire for wire in box.inputs)
+    carried = {*kept.axes, *(axis for wire in inputs if wire != kept.name for axis in term.wires[wire].axes)}
+    axes = tuple(axis for axis in box.axes if axis in carried)
+    partial = replace(box, name=_free(f"{box.name}.acc", taken), inputs=inputs, axes=axes)
+    whole = _map(term, box.name, _combined(pull, value(partial.name)), box.axes)
+    new = [*([kept] if isinstance(kept, Box) else []), partial]
+    columns = [made for one in term.boxes for made in ((*new, whole) if one.name == box.name else (one,))]
+    columns = _read_only(columns, pull.through, term.outputs)
+    return {"boxes": tuple(columns), "levels": _levels(term, pull, new, (*inputs, *whole.inputs), columns)}
+
+
+def _levels(term: Term, pull: Pull, new: list[Any], read: tuple[str, ...], columns: list[Box]) -> tuple[Any, ...]:
+    """New wires stay on chip where the operand did; what was read inside a kernel is on chip still only
+    where the operand's reader is in that kernel."""
+    level = term.level(pull.operand)
+    levels = dict(term.levels) | {one.name: level for one in new} | {new[-1].name: 1}
+    levels |= {wire: min(level, levels[wire]) for wire in read if wire in dict(term.levels)}
+    made = {box.name for box in columns}
+    return tuple((wire, number) for wire, number in levels.items() if wire in made)
+
+
+def _map(term: Term, name: str, formula: Any, axes: Axes | None) -> Any:
+    """The map of a formula over wires; the wire itself where the formula is one."""
+    wires = list(dict.fromkeys(_values(formula)))
+    if axes is None and formula.is_Symbol:
+        return term.wires[formula.name]
+    if axes is None:
+        carried = {axis for symbol in wires for axis in term.wires[symbol.name].axes}
+        axes = tuple(axis for axis in term.axes.values() if axis in carried)
+    places = {symbol: arg(place) for place, symbol in enumerate(wires)}
+    return Map(name, axes, tuple(symbol.name for symbol in wires), formula.xreplace(places))
+
+
+def _combined(pull: Pull, partial: Any) -> Any:
+    """What was pulled out, with the partial result; a division by what may be an empty sum is guarded."""
+    added = getattr(pull.box, "op", "sum") != "sum"
+    formula = partial + pull.outside if added else partial * pull.outside
+    return gathered(guarded(formula, frozenset(), lambda below: bool(_values(below)) and not is_positive(below, {})))
+
+
+def _free(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "'"
+    return name
+
+
+def _read_only(boxes: list[Box], doubtful: frozenset[str], outputs: tuple[str, ...]) -> list[Box]:
+    """`boxes` without those of the `doubtful` that nobody reads any more."""
+    kept: list[Box] = []
+    read = set(outputs)
+    for box in reversed(boxes):
+        if box.name in read or box.name not in doubtful:
+            kept.append(box)
+            read |= set(box.inputs)
+    return kept[::-1]
+
+
+def _equation(pull: Pull) -> tuple[Any, Any]:
+    """What the reduction is, in terms of the partial result."""
+    return value(pull.box.name), _combined(pull, value(f"{pull.box.name}.acc"))
