@@ -34,7 +34,7 @@ def one_blas_thread() -> Iterator[None]:
 @lru_cache(maxsize=1)
 def _control() -> tuple[Callable[[], int], Callable[[int], None]] | None:
     """How to read and set the number of threads, where scipy ships an OpenBLAS."""
-    import scipy.linalg.cython_blas  # noqa: F401  # loads the library
+    import scipy.linalg.cython_blas  # loads the library
 
     package = Path(scipy.__file__).parent
     places = (package.parent / "scipy.libs", package / ".libs", package / ".dylibs")

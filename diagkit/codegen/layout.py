@@ -65,9 +65,7 @@ def layout(kernel: Kernel) -> Layout:
             wires = (*box.inputs, box.name)
             for wire, forms in zip(wires, (product.left, product.right, product.made), strict=True):
                 settled.setdefault(buffer[wire], usual[wire] if usual[wire] in forms else forms[0])
-    orders = {}
-    for wire in usual:
-        orders[wire] = settled.setdefault(buffer[wire], usual[wire])
+    orders = {wire: settled.setdefault(buffer[wire], order) for wire, order in usual.items()}
     return Layout(buffer, orders, products)
 
 
@@ -107,12 +105,16 @@ def share(kernel: Kernel) -> dict[str, str]:
     """The wire whose buffer each wire uses: its own, unless it overwrites another."""
     root = {wire.name: wire.name for wire in kernel.wires}
     for statement in kernel.statements:
-        if isinstance(statement, Compute) and statement.into is not None:
-            if element(kernel, statement.into) == element(kernel, statement.box.name):
-                root[statement.box.name] = root[statement.into]
+        if isinstance(statement, Compute) and statement.into is not None and _alike(kernel, statement):
+            root[statement.box.name] = root[statement.into]
     for state, new in _renewed_in_place(kernel):
         root[new] = root[state]
     return root
+
+
+def _alike(kernel: Kernel, compute: Compute) -> bool:
+    """Whether a result can lie where the input that it overwrites lay."""
+    return compute.into is not None and element(kernel, compute.into) == element(kernel, compute.box.name)
 
 
 def _renewed_in_place(kernel: Kernel) -> list[tuple[str, str]]:

@@ -10,7 +10,6 @@ import sympy
 from diagkit.codegen.layout import Order, Product
 from diagkit.codegen.numba_frame import Frame
 from diagkit.codegen.scalars import position
-from diagkit.codegen.source import Line
 from diagkit.codegen.writer import Writer
 from diagkit.program import Compute, Load, Store
 from diagkit.term import coordinate

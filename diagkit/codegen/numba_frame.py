@@ -33,6 +33,7 @@ class Frame:
 
     @cached_property
     def layout(self) -> Layout:
+        """Where the tiles lie."""
         return layout(self.kernel)
 
     @cached_property

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from diagkit.codegen.layout import single
 from diagkit.codegen.numba_boxes import buffer_length, tile_view, write_contract, write_move, write_view
 from diagkit.codegen.numba_frame import Frame
 from diagkit.codegen.numba_scalars import RESERVED, prelude
@@ -23,7 +22,7 @@ from diagkit.codegen.scalars import position
 from diagkit.codegen.source import Entry, Source
 from diagkit.codegen.writer import Names, Writer, identifier
 from diagkit.program import Compute, For, Init, Kernel, Load, Program, Store, Update
-from diagkit.term import Contract, Map, View, names
+from diagkit.term import Contract, View, names
 
 
 def write(program: Program, number: str = "float32", counted: bool = False) -> Source:

@@ -13,7 +13,7 @@ from diagkit.codegen.numba_scalars import NUMBA, ROUNDING
 from diagkit.codegen.passes import Sweep
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.source import Line
-from diagkit.term import Box, Cast, FormatError, Index, Map, Reduce, arg, names
+from diagkit.term import Box, Cast, FormatError, Index, Map, Reduce, arg
 
 
 def write_sweep(frame: Frame, sweep: Sweep, kept: Collection[str], masks: Collection[str] = ()) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from diagkit.bench.blas import one_blas_thread
+from diagkit.bench.launch import Key, Launch
 from diagkit.codegen import Entry, Source
 from diagkit.codegen.numba_source import write
 from diagkit.program import Kernel, Load, Program, Store
@@ -30,32 +31,40 @@ _ONE_AT_A_TIME = threading.Lock()
 _NUMBERS = {"float32": np.float32, "float64": np.float64}
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A program's kernels bound to arrays: `run` runs them; `outputs` are written each time."""
-
-    run: Callable[[], None]
-    outputs: Mapping[str, Any]
-    memory: Mapping[str, Any]
-    moved: Mapping[str, Any]
-
-
-def launch(
-    program: Program, sizes: Mapping[str, int], start: Mapping[str, Any], number: str, counted: bool = False
-) -> Launch:
-    """Bind `program` to arrays by name, in the float type `number`; compiles what has not been compiled."""
-    code = load(program, number, counted)
+def launch(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any], counted: bool = False) -> Launch:
+    """Bind `program` to the arrays `start` by name; `sizes` has every axis, in elements. Compiles what has
+    not been compiled. With `counted` the kernels add up what they load and store; slower."""
     memory = {name: _plain(value) for name, value in start.items()}
-    moved: dict[str, Any] = {}
-    calls = [_bind(code, kernel, sizes, memory, moved, number) for kernel in program.kernels]
+    number = "float64" if any(value.dtype == np.float64 for value in memory.values()) else "float32"
+    code = load(program, number, counted)
+    bound = [_bind(code, kernel, sizes, memory, number) for kernel in program.kernels]
+    moved: dict[Key, int] = {}
 
     def run() -> None:
         with _ONE_AT_A_TIME, one_blas_thread():
-            for function, workers, arguments in calls:
-                _side_by_side(function, workers, arguments)
+            for call in bound:
+                _side_by_side(call.function, call.workers, call.arguments)
+        if counted:
+            moved.update(_elements(bound))
 
     outputs = {name: memory[name] for name in program.term.outputs}
     return Launch(run, outputs, memory, moved)
+
+
+def counting(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any]) -> Launch:
+    """As `launch`, with kernels that count."""
+    return launch(program, sizes, start, counted=True)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A kernel and its arguments; `counts` by move and worker, where it counts."""
+
+    kernel: Kernel
+    function: Any
+    workers: int
+    arguments: tuple[Any, ...]
+    counts: Any
 
 
 def _side_by_side(function: Any, workers: int, arguments: tuple[Any, ...]) -> None:
@@ -79,6 +88,8 @@ def threads() -> int:
 
 
 def _plain(value: Any) -> Any:
+    """numpy's view of an array, aligned and in this machine's byte order."""
+    value = value if isinstance(value, np.ndarray) else value.detach().cpu().numpy()
     value = np.require(value, requirements=["ALIGNED"])
     return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
 
@@ -89,6 +100,7 @@ class Code:
 
     source: Source
     module: ModuleType
+    counted: bool
 
 
 @lru_cache(maxsize=256)
@@ -102,39 +114,38 @@ def load(program: Program, number: str, counted: bool) -> Code:
         if importlib.util.find_spec(package) is None:
             raise FormatError(f"numba kernels need {package}", remedy=f"pip install {package}")
     source = _written(program, number, counted)
-    return Code(source, _module(source))
+    return Code(source, _module(source), counted)
 
 
 @lru_cache(maxsize=256)
 def _module(source: Source) -> ModuleType:
     path = source.path()
     spec = importlib.util.spec_from_file_location(f"diagkit_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def _bind(
-    code: Code, kernel: Kernel, sizes: Mapping[str, int], memory: dict[str, Any], moved: dict[str, Any], number: str
-) -> tuple[Any, int, tuple[Any, ...]]:
-    """The compiled function of a kernel, its workers and its arguments; its stores get memory."""
+def _bind(code: Code, kernel: Kernel, sizes: Mapping[str, int], memory: dict[str, Any], number: str) -> _Call:
+    """The compiled function of a kernel and its arguments; its stores get memory."""
     entry = code.source.entry(kernel.name)
     workers = max(1, min(threads(), groups(kernel, sizes)))
     for wire in entry.stores:
         shape = tuple(sizes[axis] for axis in names(kernel.wire[wire].axes))
         memory[wire] = np.empty(shape, array_type(kernel.wire[wire].dtype, number))
-    loads = [_at_least_1d(memory[wire]) for wire in entry.loads]
-    stores = [_at_least_1d(memory[wire]) for wire in entry.stores]
-    counts = []
-    if "moved" in code.source.text:
-        slots = [s for s in kernel.statements if isinstance(s, Load | Store)]
-        moved[kernel.name] = np.zeros((len(slots), workers), np.int64)
-        counts = [moved[kernel.name]]
-    arguments = (*loads, *stores, *(int(sizes[axis]) for axis in entry.parameters), *counts)
+    arrays = [_at_least_1d(memory[wire]) for wire in (*entry.loads, *entry.stores)]
+    counts = np.zeros((len(_moves(kernel)), workers), np.int64)
+    extra = [counts] if code.counted else []
+    arguments = (*arrays, *(int(sizes[axis]) for axis in entry.parameters), *extra)
     function = getattr(code.module, entry.function)
     _compiled(function, entry, arguments)
-    return function, workers, arguments
+    return _Call(kernel, function, workers, arguments, counts)
+
+
+def _moves(kernel: Kernel) -> list[Load | Store]:
+    return [s for s in kernel.statements if isinstance(s, Load | Store)]
 
 
 def _at_least_1d(value: Any) -> Any:
@@ -172,13 +183,13 @@ def _signature(entry: Entry, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     return (numba.int64, numba.int64, *loads, *rest)
 
 
-def elements(program: Program, moved: Mapping[str, Any]) -> dict[tuple[str, int, int, str], int]:
-    """What the counting kernels counted: elements by (array, from level, to level, kind)."""
-    found: dict[tuple[str, int, int, str], int] = {}
-    for kernel in program.kernels:
-        slots = [s for s in kernel.statements if isinstance(s, Load | Store)]
-        for slot, count in zip(slots, moved[kernel.name].sum(axis=1), strict=True):
-            levels = (0, 1) if isinstance(slot, Load) else (1, 0)
-            key = (slot.wire, *levels, slot.traffic)
+def _elements(bound: Iterable[_Call]) -> dict[Key, int]:
+    """What the counting kernels counted, which then count anew."""
+    found: dict[Key, int] = {}
+    for call in bound:
+        for move, count in zip(_moves(call.kernel), call.counts.sum(axis=1), strict=True):
+            levels = (0, 1) if isinstance(move, Load) else (1, 0)
+            key = (move.wire, *levels, move.traffic)
             found[key] = found.get(key, 0) + int(count)
+        call.counts.fill(0)
     return found

@@ -1,0 +1,164 @@
+"""Checking a kernel: fresh inputs, every output element overwritten, compared with the diagram in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log10, prod, sqrt
+from typing import Any
+
+import numpy as np
+
+from diagkit import ops
+from diagkit.bench.launch import bind
+from diagkit.bench.show import Shown
+from diagkit.program import Program
+from diagkit.term import Cast, Contract, Reduce, Term
+
+UNITS: dict[str, float] = {
+    "fp64": 2.0**-53,
+    "fp32": 2.0**-24,
+    "tf32": 2.0**-11,
+    "fp16": 2.0**-11,
+    "bf16": 2.0**-8,
+    "fp8e4m3": 2.0**-4,
+    "fp8e5m2": 2.0**-3,
+    "int8": 2.0**-7,
+    "int4": 2.0**-3,
+}
+"""The largest relative error of rounding to each format."""
+
+
+@dataclass(frozen=True)
+class Check(Shown):
+    """What a check found, over all outputs.
+
+    * `error`: the largest difference from float64, as a fraction of the largest number in that output.
+    * `tolerance`: what rounding explains; `unwritten`: elements that the kernel left as they were;
+      `wrong`: elements that are NaN or infinite where float64 is not, or the other way round.
+    * `sizes` and `seed`: what was run; `target`: where.
+    """
+
+    target: str
+    sizes: tuple[tuple[str, int], ...]
+    seed: int | None
+    error: float
+    tolerance: float
+    unwritten: int
+    wrong: int
+
+    @property
+    def passed(self) -> bool:
+        """Whether the kernel computes its diagram."""
+        return self.error <= self.tolerance and not self.unwritten and not self.wrong
+
+    def __bool__(self) -> bool:
+        return self.passed
+
+    def rows(self) -> list[tuple[str, str]]:
+        """What the display shows: errors as powers of ten, so that it is the same on every machine."""
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
+        inputs = "given inputs" if self.seed is None else f"random inputs, seed {self.seed}"
+        found = [("check", f"{self.target}, {sizes}, {inputs}")]
+        found.append(("error", f"{_power(self.error)} of the largest value, tolerance {self.tolerance:.0e}"))
+        if self.unwritten or self.wrong:
+            odd = f"{self.unwritten} never written, {self.wrong} wrongly finite or not"
+            found.append(("elements", odd))
+        return [*found, ("verdict", "agrees with float64" if self.passed else "DIFFERS from float64")]
+
+
+def _power(error: float) -> str:
+    if error == 0 or error - error != 0:
+        return "0" if error == 0 else "not finite"
+    return f"below 1e{int(np.floor(log10(error))) + 1:+03d}"
+
+
+def check(
+    program: Program, target: str, arrays: Mapping[str, Any], sizes: Mapping[str, int], seed: int | None = None
+) -> Check:
+    """Run the kernels on `arrays` into poisoned memory and compare every output with float64."""
+    wanted = _by_name(program.term, ops.reference(program.term, arrays))
+    bound = bind(program, target, arrays)
+    for name, value in bound.launch.memory.items():
+        if name not in arrays:
+            _poison(value, wanted.get(name))
+    bound.launch.run()
+    found = {name: _host(value) for name, value in _by_name(program.term, bound.results()).items()}
+    tolerance = tolerance_of(program.term, arrays, wanted, sizes)
+    compared = [_compare(found[name], wanted[name]) for name in program.term.outputs]
+    errors, unwritten, wrong = (list(column) for column in zip(*compared, strict=True))
+    return Check(target, tuple(sorted(sizes.items())), seed, max(errors), tolerance, sum(unwritten), sum(wrong))
+
+
+def _by_name(term: Term, outputs: Any) -> dict[str, Any]:
+    return outputs if isinstance(outputs, dict) else {term.outputs[0]: outputs}
+
+
+def _host(value: Any) -> Any:
+    return np.asarray(value if isinstance(value, np.ndarray) else value.detach().cpu().double().numpy())
+
+
+def _poison(value: Any, wanted: Any) -> None:
+    """NaN everywhere; where there is no NaN, anything but what is wanted."""
+    floats = value.dtype.kind == "f" if isinstance(value, np.ndarray) else value.is_floating_point()
+    if floats:
+        value[...] = float("nan")
+    elif wanted is not None:
+        value[...] = ~wanted if wanted.dtype == bool else wanted + 1
+
+
+def _compare(found: Any, wanted: Any) -> tuple[float, int, int]:
+    """(error, elements left as poison, elements that are wrongly finite or not)."""
+    if found.dtype.kind in "bi":
+        return 0.0, int(np.sum(found != wanted)), 0
+    found = found.astype(np.float64)
+    finite = np.isfinite(wanted)
+    unwritten = int(np.sum(np.isnan(found) & ~np.isnan(wanted)))
+    same = np.where(finite, np.isfinite(found), (found == wanted) | (np.isnan(found) & np.isnan(wanted)))
+    both = finite & np.isfinite(found)
+    largest = float(np.max(np.abs(wanted[finite]), initial=0.0))
+    error = float(np.max(np.abs(found[both] - wanted[both]), initial=0.0))
+    return (error / largest if largest else error), unwritten, int(np.sum(~same)) - unwritten
+
+
+def tolerance_of(term: Term, arrays: Mapping[str, Any], wanted: Mapping[str, Any], sizes: Mapping[str, int]) -> float:
+    """What rounding explains, relative to the largest value of an output.
+
+    One rounding of every input (of the coarsest format in the diagram) moves the float64 result by some
+    amount; sums of L terms, rounded at each addition, may move it sqrt(L) times as far. Four times that.
+    """
+    unit = max(UNITS[dtype] for dtype in _formats(term, arrays))
+    signs = np.random.default_rng(1)
+    nudged = {name: _nudged(value, unit, signs) for name, value in arrays.items()}
+    moved = _by_name(term, ops.reference(term, nudged))
+    spread = max([unit, *(_moved_by(moved[name], wanted[name]) for name in term.outputs)])
+    return float(f"{4 * (1 + sqrt(_longest_sum(term, sizes))) * spread:.1e}")
+
+
+def _formats(term: Term, arrays: Mapping[str, Any]) -> set[str]:
+    double = any(str(getattr(value, "dtype", "")).endswith("float64") for value in arrays.values())
+    casts = {box.dtype for box in term.flat if isinstance(box, Cast)} & set(UNITS)
+    inputs = {array.dtype for array in term.inputs} & {"fp16", "bf16", "fp8e4m3", "fp8e5m2"}
+    return {"fp64" if double else "fp32"} | casts | inputs
+
+
+def _nudged(value: Any, unit: float, signs: np.random.Generator) -> Any:
+    value = _host(value) if not isinstance(value, np.ndarray) else value
+    if value.dtype.kind in "bi":
+        return value
+    return value.astype(np.float64) * (1 + unit * signs.choice([-1.0, 1.0], value.shape))
+
+
+def _moved_by(moved: Any, wanted: Any) -> float:
+    finite = np.isfinite(wanted) & np.isfinite(moved)
+    largest = float(np.max(np.abs(wanted[finite]), initial=0.0))
+    return float(np.max(np.abs(moved[finite] - wanted[finite]), initial=0.0)) / (largest or 1.0)
+
+
+def _longest_sum(term: Term, sizes: Mapping[str, int]) -> int:
+    """The most terms that any one element sums."""
+    longest = 1
+    for box in (box for box in term.flat if isinstance(box, Contract | Reduce)):
+        read = {axis.name for wire in box.inputs for axis in term.wires[wire].axes}
+        longest = max(longest, prod(sizes[axis] for axis in read - {axis.name for axis in box.axes}))
+    return longest

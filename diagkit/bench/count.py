@@ -1,0 +1,53 @@
+"""What kernels moved, element by element, as they counted it themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from diagkit.bench.launch import Key, bind
+from diagkit.bench.show import Shown
+from diagkit.program import Program
+from diagkit.term import FORMATS
+
+
+@dataclass(frozen=True)
+class Counted(Shown):
+    """Elements moved between slow and fast memory by (array, from level, to level, kind), counted by the
+    kernels of `target` at `sizes`; `formats` of the arrays."""
+
+    target: str
+    sizes: tuple[tuple[str, int], ...]
+    transfers: Mapping[Key, int]
+    formats: Mapping[str, str]
+
+    def bytes(self) -> dict[Key, float]:
+        """Bytes moved, by the format that the diagram gives each array."""
+        bits = {key: count * FORMATS[self.formats[key[0]]] for key, count in self.transfers.items()}
+        return {key: n // 8 if n % 8 == 0 else n / 8 for key, n in bits.items()}
+
+    def total(self) -> int:
+        """Elements moved, all arrays, both directions."""
+        return sum(self.transfers.values())
+
+    def total_bytes(self) -> float:
+        """Bytes moved, all arrays, both directions."""
+        return sum(self.bytes().values())
+
+    def rows(self) -> list[tuple[str, str]]:
+        """One row per array and direction, and the total."""
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
+        moved = self.bytes()
+        lines = [(f"{key[0]} ({key[3]})", f"{n:,} elements, {moved[key]:,} bytes") for key, n in self.transfers.items()]
+        total = f"{self.total():,} elements, {self.total_bytes():,} bytes"
+        return [("counted", f"{self.target}, {sizes}"), *lines, ("total", total)]
+
+
+def count(program: Program, target: str, arrays: Mapping[str, Any]) -> Counted:
+    """Run kernels that count on `arrays`; what they moved."""
+    bound = bind(program, target, arrays, counting=True)
+    bound.launch.run()
+    moved = dict(bound.launch.moved)
+    formats = {key[0]: program.term.wires[key[0]].dtype for key in moved}
+    return Counted(target, tuple(sorted(bound.engine.sizes.items())), moved, formats)

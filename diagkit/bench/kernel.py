@@ -1,0 +1,110 @@
+"""`Kernel`: a program on a target. Each method is a door into one file of this room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from diagkit import codegen
+from diagkit.bench.check import Check, check
+from diagkit.bench.count import Counted, count
+from diagkit.bench.errors import KernelError
+from diagkit.bench.inputs import random_inputs, sizes_for
+from diagkit.bench.launch import bind
+from diagkit.bench.measure import Measured, measure
+from diagkit.codegen import Source
+from diagkit.program import Program
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The kernels of a program on one target ("numba" or "triton"): called with arrays by name, it
+    returns what the diagram returns. It displays as its source.
+
+    Tiles must have numbers; sizes that the program left open come from the arrays, or from the keywords
+    of `check`, `count` and `measure`. Compiled at the first use, kept on disk by content.
+    """
+
+    program: Program
+    target: str = "numba"
+    checks: list[Check] = field(default_factory=list, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        codegen.check_target(self.target)
+        codegen.check_tiles(self.program)
+
+    @property
+    def source(self) -> Source:
+        """The generated text, with the box that each line comes from."""
+        return codegen.source(self.program, self.target)
+
+    def __call__(self, **arrays: Any) -> Any:
+        """The outputs: numpy or torch arrays in by name, the same kind out; one alone, several by name."""
+        bound = bind(self.program, self.target, arrays)
+        bound.launch.run()
+        return bound.results()
+
+    def check(self, seed: int = 0, arrays: Mapping[str, Any] | None = None, **sizes: int) -> Check:
+        """Compare with the diagram in float64, on fresh random inputs or on the `arrays` given.
+
+        Memory is poisoned first, so that each output element must be written. What is left open takes a
+        size that is no multiple of its tile. The verdict is remembered: `measure` asks for it.
+        """
+        full, inputs = self._inputs(arrays, sizes, seed)
+        found = check(self.program, self.target, inputs, full, None if arrays else seed)
+        self.checks.append(found)
+        return found
+
+    def count(self, **sizes: int) -> Counted:
+        """What the kernels move between slow and fast memory, counted by themselves as they run."""
+        _, inputs = self._inputs(None, sizes, 0)
+        return count(self.program, self.target, inputs)
+
+    def measure(
+        self,
+        against: str | tuple[str, ...] = (),
+        repeats: int = 9,
+        cold: bool = False,
+        seed: int = 0,
+        arrays: Mapping[str, Any] | None = None,
+        **sizes: int,
+    ) -> Measured:
+        """Time the kernels, warm, beside rivals in the same rounds: "numpy", "torch", "torch-sdpa", "gemm".
+
+        Compiling is never timed. With `cold` the caches are emptied before each run. Raises KernelError
+        where no check has passed, or the latest one failed, and for a rival that cannot run this diagram.
+        """
+        self._need_check()
+        full, inputs = self._inputs(arrays, sizes, seed)
+        rivals = (against,) if isinstance(against, str) else tuple(against)
+        return measure(self.program, self.target, inputs, full, rivals, repeats, cold)
+
+    def _inputs(
+        self, arrays: Mapping[str, Any] | None, sizes: Mapping[str, int], seed: int
+    ) -> tuple[dict[str, int], Mapping[str, Any]]:
+        if arrays is not None:
+            return dict(bind_sizes_of(self.program, arrays)), arrays
+        full = sizes_for(self.program, sizes)
+        return full, random_inputs(self.program, full, seed)
+
+    def _need_check(self) -> None:
+        if not self.checks or not self.checks[-1].passed:
+            state = "its check failed" if self.checks else "it has not been checked"
+            raise KernelError(
+                f"{self.program.term.name} on {self.target} is not timed: {state}",
+                remedy="run kernel.check() first; only what computes its diagram is timed",
+            )
+
+    def __repr__(self) -> str:
+        return self.source.text
+
+    def _repr_html_(self) -> str:
+        return self.source._repr_html_()
+
+
+def bind_sizes_of(program: Program, arrays: Mapping[str, Any]) -> Mapping[str, int]:
+    """The size of every axis, from the arrays."""
+    from diagkit.ops.evaluate import open_arrays
+
+    return open_arrays(program.term, arrays)[0].sizes

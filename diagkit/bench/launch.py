@@ -1,0 +1,86 @@
+"""What every target offers: a program bound to arrays, ready to run, to count and to be timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from diagkit.ops.evaluate import Engine, close_arrays, open_arrays
+from diagkit.program import Program
+from diagkit.term import InputError
+
+Key = tuple[str, int, int, str]
+"""(array, from level, to level, kind), as in `Program.count`."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A program's kernels bound to arrays: `run` runs them all and writes `outputs` each time.
+
+    `memory` holds every array in slow memory by name, intermediates too; `moved` counts elements by
+    (array, from level, to level, kind) of the latest run, where the launch counts.
+    """
+
+    run: Callable[[], None]
+    outputs: Mapping[str, Any]
+    memory: Mapping[str, Any]
+    moved: Mapping[Key, int]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a target's launches lie: `launch` runs fast, `counting` counts what it moves."""
+
+    module: str
+    launch: str
+    counting: str
+
+
+ENGINES: dict[str, Target] = {
+    "numba": Target("diagkit.bench.numba_run", "launch", "counting"),
+    "triton": Target("diagkit.bench.triton_run", "launch", "launch"),
+}
+"""The targets, one row each."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A launch together with the arrays as the caller gave them."""
+
+    engine: Engine
+    launch: Launch
+
+    def results(self) -> Any:
+        """The outputs as the caller's kind of array: one alone, several by name."""
+        made = {name: self._given_kind(value) for name, value in self.launch.outputs.items()}
+        return close_arrays(self.engine, made)
+
+    def _given_kind(self, value: Any) -> Any:
+        if self.engine.xp.name == "numpy":
+            return np.array(value)
+        torch = self.engine.xp.torch
+        return torch.as_tensor(value, device=getattr(self.engine.like, "device", None)).clone()
+
+
+def bind(program: Program, target: str, arrays: Mapping[str, Any], counting: bool = False) -> Bound:
+    """Check the arrays and bind the program to them. Raises InputError as `Program.run` does."""
+    engine, start = open_arrays(program.term, arrays)
+    check_bound(program, engine.sizes)
+    row = ENGINES[target]
+    function = getattr(import_module(row.module), row.counting if counting else row.launch)
+    return Bound(engine, function(program, engine.sizes, start))
+
+
+def check_bound(program: Program, sizes: Mapping[str, int]) -> None:
+    """Refuse arrays whose sizes are not those that the program was lowered for."""
+    for name, lowered in program.sizes:
+        if name in sizes and sizes[name] != lowered:
+            raise InputError(
+                f"the arrays have {sizes[name]} along {name!r}, the kernel was made for {lowered}",
+                axis=name,
+                remedy=f"make it again with {name}={sizes[name]}, or leave {name} open",
+            )

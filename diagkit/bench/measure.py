@@ -1,0 +1,168 @@
+"""Timing kernels beside their rivals: in the same rounds, so that both meet the same noise."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diagkit.bench.launch import ENGINES, bind
+from diagkit.bench.rivals import Rival, rival
+from diagkit.bench.show import Shown, seconds
+from diagkit.program import Program, lower
+from diagkit.term import InputError
+
+_FLUSH_BYTES = 1 << 28
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of each run of one contestant, in order; what warmed up is not among them. `flops` are the
+    operations of its products, where they are known."""
+
+    name: str
+    runs_s: tuple[float, ...]
+    flops: int
+
+    @property
+    def median_s(self) -> float:
+        """The median run, in seconds."""
+        return statistics.median(self.runs_s)
+
+    @property
+    def spread(self) -> float:
+        """From the fastest to the slowest run, as a fraction of the median."""
+        return (max(self.runs_s) - min(self.runs_s)) / self.median_s
+
+    @property
+    def rate(self) -> float:
+        """FLOP per second of the median run, products only."""
+        return self.flops / self.median_s
+
+
+@dataclass(frozen=True)
+class Measured(Shown):
+    """Times of a kernel and its rivals, taken in turns on `device`.
+
+    `ratio(name)` is the median, over the rounds, of the rival's time over the kernel's: above 1 the kernel
+    is faster. Against "gemm" it compares FLOP per second: the fraction of the matrix product's rate.
+    """
+
+    target: str
+    device: str
+    sizes: tuple[tuple[str, int], ...]
+    cold: bool
+    kernel: Times
+    rivals: tuple[Times, ...]
+
+    def ratio(self, name: str) -> float:
+        """How many times faster than that rival, round by round, in the median."""
+        other = next((times for times in self.rivals if times.name == name), None)
+        if other is None:
+            known = ", ".join(times.name for times in self.rivals) or "none"
+            raise InputError(f"{name!r} was not measured", remedy=f"measured: {known}")
+        pairs = zip(other.runs_s, self.kernel.runs_s, strict=True)
+        work = self.kernel.flops / other.flops if name == "gemm" else 1.0
+        return work * statistics.median(rival / kernel for rival, kernel in pairs)
+
+    def compare(self, overlapped_s: float, serial_s: float) -> Compared:
+        """Beside a prediction: all resources at once, and one after the other, in seconds."""
+        return Compared(self.kernel.median_s, overlapped_s, serial_s)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """One row per contestant."""
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
+        caches = "caches emptied before each run" if self.cold else "warm"
+        found = [("measured", f"{self.target} on {self.device}, {sizes}, {caches}, {len(self.kernel.runs_s)} rounds")]
+        found.append(("kernel", _times_text(self.kernel)))
+        for other in self.rivals:
+            share = (
+                f"{self.ratio(other.name):.0%} of its rate"
+                if other.name == "gemm"
+                else f"{self.ratio(other.name):.2f}x"
+            )
+            found.append((other.name, f"{_times_text(other)}; kernel {share}"))
+        return found
+
+
+def _times_text(times: Times) -> str:
+    rate = f", {times.rate / 1e9:.1f} GFLOP/s" if times.flops else ""
+    return f"{seconds(times.median_s)} (spread {times.spread:.0%}){rate}"
+
+
+@dataclass(frozen=True)
+class Compared(Shown):
+    """A measured time beside its prediction, in seconds: between `overlapped_s` and `serial_s`, or not."""
+
+    measured_s: float
+    overlapped_s: float
+    serial_s: float
+
+    @property
+    def within(self) -> bool:
+        """Whether the measured time lies between the two predictions."""
+        return self.overlapped_s <= self.measured_s <= self.serial_s
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Prediction, measurement, verdict."""
+        side = "faster than overlapped" if self.measured_s < self.overlapped_s else "slower than serial"
+        factor = f"{self.measured_s / self.overlapped_s:.2g}x overlapped"
+        return [
+            ("predicted", f"{seconds(self.overlapped_s)} overlapped, {seconds(self.serial_s)} serial"),
+            ("measured", seconds(self.measured_s)),
+            (
+                "verdict",
+                "between the two" if self.within else f"{side}, {factor}",
+            ),
+        ]
+
+
+def measure(
+    program: Program,
+    target: str,
+    arrays: Mapping[str, Any],
+    sizes: Mapping[str, int],
+    against: tuple[str, ...],
+    repeats: int,
+    cold: bool,
+) -> Measured:
+    """Warm everything up, then time the kernel and each rival once per round."""
+    if repeats < 1:
+        raise InputError(f"{repeats} repeats time nothing", remedy="use at least 1")
+    bound = bind(program, target, arrays)
+    flops = contraction_flops(program, sizes)
+    bound.launch.run()
+    rivals = [rival(name, program.term, arrays, bound.results, sizes) for name in against]
+    contestants = [Rival("kernel", bound.launch.run, flops), *rivals]
+    rounds = [[_once(one.run, cold) for one in contestants] for _ in range(repeats)]
+    times = [
+        Times(one.name, tuple(column), one.flops if one.flops is not None else flops)
+        for one, column in zip(contestants, zip(*rounds, strict=True), strict=True)
+    ]
+    return Measured(target, device(target), tuple(sorted(sizes.items())), cold, times[0], tuple(times[1:]))
+
+
+def contraction_flops(program: Program, sizes: Mapping[str, int]) -> int:
+    """Operations of the program's products at these sizes, masked chunks left out."""
+    open_axes = {name: sizes[name] for name in program.missing if name in sizes}
+    return lower(program.term, **{**dict(program.sizes), **open_axes}).count().flops
+
+
+def _once(run: Callable[[], Any], cold: bool) -> float:
+    if cold:
+        np.ones(_FLUSH_BYTES, np.int8).sum()
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def device(target: str) -> str:
+    """What the target runs on, in words."""
+    from diagkit.machine.measured import cores, processor
+
+    assert target in ENGINES
+    return f"{processor()}, {cores()} cores"
