@@ -7,6 +7,7 @@ on entry, and the result back. Workers are plain threads: kernels let go of Pyth
 from __future__ import annotations
 
 import importlib.util
+import sys
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -124,6 +125,7 @@ def _module(source: Source) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # numba finds what it kept on disk by this name
     spec.loader.exec_module(module)
     return module
 
