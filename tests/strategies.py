@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 import diagkit as dk
 from diagkit import derive, ops
-from diagkit.term import LabelError, Term, TermError
+from diagkit.term import LabelError, Term, TermError, coordinate
 
 AXES = dk.axes("a b c d")
 SIZES = (1, 2, 3, 5, 7, 8, 11)
+FORMATS = ("fp32", "fp32", "fp16", "bf16", "fp64", "fp8e4m3")
 TILES = (1, 2, 3, 4, 5, 7, 12)
 
 
@@ -31,16 +32,22 @@ class Labelled:
 
 @st.composite
 def diagrams(draw, most=5, masks=True):
-    """A diagram of 2 to `most` operations over up to four axes: maps, products, reductions, softmax."""
-    pool = [dk.array(f"X{n}", *draw(_some_axes())) for n in range(draw(st.integers(1, 3)))]
+    """A diagram of 2 to `most` operations over up to four axes: maps, products, reductions, softmax, views, masks."""
+    pool = [_input(draw, f"X{n}") for n in range(draw(st.integers(1, 3)))]
     for _ in range(draw(st.integers(2, most))):
-        makers = [_map, _map, _pair, _contract, _contract, _reduce, _softmax] + [_masked] * masks
+        makers = [_map, _map, _pair, _contract, _contract, _reduce, _softmax, _shift, _placed] + [_masked] * masks
         made = draw(st.sampled_from(makers))(draw, pool)
         if made is not None:
             pool.append(made)
     made = [node for node in pool if node.inputs] or [pool[0] * 2]
     extra = [node for node in made[:-1] if draw(st.integers(0, 5)) == 0]
     return Term(*ops.trace([*extra, made[-1]]), "random")
+
+
+def _input(draw, name):
+    """An array in some format, perhaps rounded to another before anything is computed with it."""
+    array = dk.array(name, *draw(_some_axes()), dtype=draw(st.sampled_from(FORMATS)))
+    return dk.cast(array, draw(st.sampled_from(["fp16", "fp32"]))) if draw(st.integers(0, 3)) == 0 else array
 
 
 def _some_axes():
@@ -81,6 +88,21 @@ def _reduce(draw, pool):
 def _softmax(draw, pool):
     node = _pick(draw, pool)
     return dk.softmax(node, draw(st.sampled_from(node.axes))) if node.axes else None
+
+
+def _shift(draw, pool):
+    """Each position reads the one before it: a view."""
+    node = _pick(draw, pool)
+    if not node.axes:
+        return None
+    axis = draw(st.sampled_from(node.axes))
+    return dk.view(node, {axis.name: coordinate(axis.name) - 1}, node.axes)
+
+
+def _placed(draw, pool):
+    """A term that grows with the position."""
+    node = _pick(draw, pool)
+    return node + dk.index(draw(st.sampled_from(node.axes))) * 0.1 if node.axes else None
 
 
 def _masked(draw, pool):

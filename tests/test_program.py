@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from derive_cases import attention, matmul, q, x
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from program_cases import flash, flash_by_hand, grouped_heads
 from strategies import arrays_for, labelled, masked_streams
 
@@ -31,6 +32,13 @@ def check(term, sizes, seed=0):
 @given(labelled())
 def test_a_program_computes_what_the_diagram_means(case):
     check(case.term, case.sizes)
+
+
+@settings(max_examples=100)
+@given(labelled(), st.data())
+def test_empty_axes_give_what_the_diagram_gives(case, data):
+    empty = data.draw(st.lists(st.sampled_from(list(case.term.axes)), min_size=1, max_size=2, unique=True))
+    check(case.term, case.sizes | dict.fromkeys(empty, 0))
 
 
 @settings(max_examples=150)

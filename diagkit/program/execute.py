@@ -56,7 +56,7 @@ class Walk:
         """Count what a load or a store moves; nothing at all is counted as 0."""
         source, target = (SLOW, FAST) if isinstance(statement, Load) else (FAST, SLOW)
         key = statement.wire, source, target, statement.traffic
-        self.meter.move(key, elements, self.kernel.wire[statement.wire].dtype)
+        self.meter.move(key, elements, statement.dtype)
 
     def each(self, body: Iterable[Statement]) -> None:
         """Run statements in order."""

@@ -119,10 +119,11 @@ class _Lowering:
 
     def _loads(self, wires: Iterable[str]) -> tuple[Load, ...]:
         inputs = {array.name for array in self.term.inputs}
-        return tuple(Load(wire, "input" if wire in inputs else "refill") for wire in wires)
+        return tuple(Load(wire, "input" if wire in inputs else "refill", self.term.wires[wire].dtype) for wire in wires)
 
     def _stores(self, wires: Iterable[str]) -> tuple[Store, ...]:
-        return tuple(Store(wire, "output" if wire in self.term.outputs else "spill") for wire in wires)
+        outputs = self.term.outputs
+        return tuple(Store(w, "output" if w in outputs else "spill", self.term.wires[w].dtype) for w in wires)
 
     def _whole(self) -> tuple[Statement, ...]:
         loads, stores = self._loads(self.region.loads), self._stores(self.region.stores)

@@ -35,11 +35,13 @@ class Span:
 class Load:
     """Read a tile of `wire` from slow memory: at the current group and, in the loop, the current chunk.
 
-    `traffic` is "input" (an array of the diagram) or "refill" (an intermediate that was spilled).
+    `traffic` is "input" (an array of the diagram) or "refill" (an intermediate that was spilled); `dtype`
+    the format in slow memory.
     """
 
     wire: str
     traffic: str
+    dtype: str
     kind: ClassVar[str] = "load"
 
     @property
@@ -50,10 +52,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Store:
-    """Write a tile of `wire` to slow memory; `traffic` is "output" or "spill"."""
+    """Write a tile of `wire` to slow memory; `traffic` is "output" or "spill", `dtype` the format there.
+
+    A state may be held wider than it is stored.
+    """
 
     wire: str
     traffic: str
+    dtype: str
     kind: ClassVar[str] = "store"
 
     @property
