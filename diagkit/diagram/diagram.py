@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from diagkit import cost, derive, draw, ops, program
-from diagkit.derive.formats import formats
+from diagkit import bench, cost, derive, draw, ops, program
+from diagkit.diagram.shown import Comparison, Picture, compare, strip
 from diagkit.diagram.table import cost_table
 from diagkit.ops import Node
 from diagkit.term import Term
@@ -67,9 +67,38 @@ class Diagram(Term):
         """The stream folded over random splits and merge trees of `arrays`, against the whole."""
         return program.law(self, trials, seed, **arrays)
 
+    def open(self, *blocks: str) -> Self:
+        """Put what is inside blocks onto the spine: of all blocks, or of those named (one layer)."""
+        return derive.open_blocks(self, *blocks)
+
+    def hoist(self, *boxes: str) -> Self:
+        """Pull what a sum does not see out of it, by linearity (see `derive.hoist`)."""
+        return derive.hoist(self, *boxes)
+
+    def split(self, region: str | None = None, **parts: int) -> Self:
+        """Let `parts` kernels share a streamed axis and another merge them: ``split(x=4)``."""
+        return derive.split(self, region=region, **parts)
+
+    @property
+    def derivation(self) -> derive.Derivation:
+        """The steps that led here, with their reasons and equations, as data."""
+        return derive.derivation(self)
+
+    def replay(self, done: derive.Derivation) -> Self:
+        """Take the steps of another diagram's derivation on this one."""
+        return derive.replay(done, self)
+
+    def strip(self, theme: str = "light") -> Picture:
+        """The derivation as pictures under one another, with what was done and why between them."""
+        return strip(self.derivation, theme)
+
+    def diff(self, other: Term) -> Comparison:
+        """What changes from this diagram to `other`: levels, labels, columns, transfers."""
+        return compare(self, other)
+
     def formats(self, dtype: str | None = None, **by_array: str) -> Self:
         """The inputs in other number formats: one for all, or by name (see `derive.formats`)."""
-        return formats(self, dtype, **by_array)
+        return derive.formats(self, dtype, **by_array)
 
     def transfers(self) -> cost.Transfers:
         """What crosses between memory levels, per array, levels and kind, as formulas in elements."""
@@ -83,9 +112,21 @@ class Diagram(Term):
         """What each column computes, by unit: tensor, fma, special."""
         return cost.work(self)
 
+    def optimum(self, memory: Any, **options: Any) -> cost.Optimum:
+        """The tiles with the least transfers within `memory`, elements or bytes (see `cost.optimum`)."""
+        return cost.optimum(self, memory, **options)
+
+    def legal_tile(self, memory: float, **options: Any) -> cost.LegalTile:
+        """The best whole-number tiles that a machine can run within `memory` (see `cost.legal_tile`)."""
+        return cost.legal_tile(self, memory, **options)
+
     def lower(self, **sizes: Any) -> program.Program:
         """The loop nest at these sizes and tiles, in elements; what is left out stays symbolic."""
         return program.lower(self, **sizes)
+
+    def kernel(self, target: str = "numba", **sizes: Any) -> bench.Kernel:
+        """A kernel for "numba" or "triton" at these tiles: shows its source, checks, counts and times itself."""
+        return bench.Kernel(self.lower(**sizes), target)
 
     def svg(self, theme: str = "light") -> str:
         """The picture as SVG text, with the cost table over its columns."""

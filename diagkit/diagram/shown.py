@@ -1,0 +1,74 @@
+"""What several diagrams show together: the strip of a derivation, and the difference between two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from diagkit import cost, derive, draw
+from diagkit.derive import Derivation, Difference
+from diagkit.diagram.table import cost_table
+from diagkit.term import DiagkitError, Term
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A finished picture: displays inline, `svg` is its text, `caption` says in words what it shows."""
+
+    svg: str
+    caption: str
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to an .svg file; returns the path."""
+        target = Path(path)
+        if target.suffix.lower() != ".svg":
+            raise DiagkitError(f"cannot write a strip into {target.name!r}", remedy="use the suffix .svg")
+        target.write_text(self.svg, encoding="utf-8", newline="\n")
+        return target
+
+    def __repr__(self) -> str:
+        return self.caption
+
+    def _repr_mimebundle_(
+        self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
+    ) -> Mapping[str, Any]:
+        return {"image/svg+xml": self.svg, "text/plain": self.caption}
+
+
+def strip(done: Derivation, theme: str = "light") -> Picture:
+    """Every stage of a derivation under the one before, with what was done and why between them."""
+    tables = [cost_table(stage) for stage in done.stages]
+    return Picture(draw.strip(done.stages, done.captions, tables, theme), str(done))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two diagrams: `labels` says which wires changed level and which labels and columns came and went;
+    `gone` and `came` are the transfers (elements) that only the first and only the second has."""
+
+    labels: Difference
+    gone: tuple[tuple[cost.Transfer, Any], ...]
+    came: tuple[tuple[cost.Transfer, Any], ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.labels) or bool(self.gone) or bool(self.came)
+
+    def __repr__(self) -> str:
+        lines = [str(self.labels)] if self.labels else []
+        lines += [f"- {_moved(key)}: {amount} elements" for key, amount in self.gone]
+        lines += [f"+ {_moved(key)}: {amount} elements" for key, amount in self.came]
+        return "\n".join(lines) or "no difference"
+
+
+def _moved(key: cost.Transfer) -> str:
+    return f"{key.kind} {key.array} ({key.source} → {key.target})"
+
+
+def compare(before: Term, after: Term) -> Comparison:
+    """What changed from `before` to `after`."""
+    old, new = dict(cost.transfers(before).items()), dict(cost.transfers(after).items())
+    gone = tuple((key, amount) for key, amount in old.items() if new.get(key) != amount)
+    came = tuple((key, amount) for key, amount in new.items() if old.get(key) != amount)
+    return Comparison(derive.diff(before, after), gone, came)
