@@ -72,10 +72,20 @@ class Derivation:
     def _repr_latex_(self) -> str | None:
         return f"$\\displaystyle {self.latex()}$" if self.latex() else None
 
+    def _repr_markdown_(self) -> str:
+        """The steps with their reasons, then the equations: notebooks prefer this to the bare equations."""
+        steps = [f"{number}. `{call}`: {_literal(reason)}" for number, (call, reason) in enumerate(self.captions, 1)]
+        return "\n".join(steps) + (f"\n\n$$\n{self.latex()}\n$$" if self.latex() else "")
+
 
 def derivation(term: Term) -> Derivation:
     """How `term` came about: its steps, as data."""
     return Derivation(term, term.steps)
+
+
+def _literal(words: str) -> str:
+    """Words as markdown that means these words."""
+    return re.sub(r"([\\`*_{}\[\]<>$#|])", r"\\\1", words)
 
 
 def replay(done: Derivation, term: AnyTerm) -> AnyTerm:
