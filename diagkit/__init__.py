@@ -1,13 +1,29 @@
 """diagkit: draw the algorithm once; the same value runs, counts its transfers and becomes a kernel."""
 
-from diagkit.book import curves, landscape, record, refusal, roofline, timed
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from diagkit.diagram import Diagram
-from diagkit.machine import activations
 from diagkit.ops import *
 from diagkit.ops import __all__ as _operations
 from diagkit.term import *
 from diagkit.term import __all__ as _ground
 
+if TYPE_CHECKING:
+    from diagkit.book import curves, landscape, record, refusal, roofline, timed
+    from diagkit.machine import activations
+
 __version__ = "0.1.0"
+
+_LATER = {"activations": "diagkit.machine"}
+_LATER |= dict.fromkeys(("curves", "landscape", "record", "refusal", "roofline", "timed"), "diagkit.book")
+
 __all__ = ["Diagram", "activations", "curves", "landscape", "record", "refusal", "roofline", "timed"]
 __all__ += [*_operations, *_ground]
+
+
+def __getattr__(name: str) -> Any:
+    """What chapters use is loaded when it is first asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'diagkit' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)

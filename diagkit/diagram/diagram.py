@@ -1,17 +1,23 @@
-"""`Diagram`: one immutable value; every method is a door of a line or two into one room below."""
+"""`Diagram`: one immutable value; every method is a door of a line or two into one room below.
+
+Pictures and kernels are the two largest rooms; their doors open them when they are first used, so that
+``import diagkit`` stays quick.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from diagkit import bench, cost, derive, draw, ops, program
-from diagkit.diagram.shown import Comparison, Picture, compare, strip
-from diagkit.diagram.table import cost_table
+from diagkit import cost, derive, ops, program
 from diagkit.ops import Node
 from diagkit.term import Term
+
+if TYPE_CHECKING:
+    from diagkit import bench
+    from diagkit.diagram.shown import Comparison, Picture
 
 
 class Diagram(Term):
@@ -90,10 +96,14 @@ class Diagram(Term):
 
     def strip(self, theme: str = "light") -> Picture:
         """The derivation as pictures under one another, with what was done and why between them."""
+        from diagkit.diagram.shown import strip
+
         return strip(self.derivation, theme)
 
     def diff(self, other: Term) -> Comparison:
         """What changes from this diagram to `other`: levels, labels, columns, transfers."""
+        from diagkit.diagram.shown import compare
+
         return compare(self, other)
 
     def formats(self, dtype: str | None = None, **by_array: str) -> Self:
@@ -126,19 +136,27 @@ class Diagram(Term):
 
     def kernel(self, target: str = "numba", **sizes: Any) -> bench.Kernel:
         """A kernel for "numba" or "triton" at these tiles: shows its source, checks, counts and times itself."""
+        from diagkit import bench
+
         return bench.Kernel(self.lower(**sizes), target)
 
     def svg(self, theme: str = "light") -> str:
         """The picture as SVG text, with the cost table over its columns."""
-        return draw.svg(self, cost_table(self), theme)
+        from diagkit.diagram.shown import picture
+
+        return picture(self, theme)
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file: .svg, .png or .pdf."""
-        return draw.save(self, path, cost_table(self))
+        from diagkit.diagram.shown import save
+
+        return save(self, path)
 
     def __str__(self) -> str:
         """The listing: one line per box."""
-        return draw.listing(self, cost_table(self))
+        from diagkit.diagram.shown import listing
+
+        return listing(self)
 
     def _repr_mimebundle_(
         self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None

@@ -1,4 +1,4 @@
-"""What several diagrams show together: the strip of a derivation, and the difference between two."""
+"""What diagrams show: a picture under its costs, the strip of a derivation, the difference between two."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ class Picture:
         self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
     ) -> Mapping[str, Any]:
         return {"image/svg+xml": self.svg, "text/plain": self.caption}
+
+
+def picture(term: Term, theme: str = "light") -> str:
+    """The picture of a diagram as SVG text, its costs over the columns."""
+    return draw.svg(term, cost_table(term), theme)
+
+
+def save(term: Term, path: str | Path) -> Path:
+    """Write that picture to a file: .svg, .png or .pdf."""
+    return draw.save(term, path, cost_table(term))
+
+
+def listing(term: Term) -> str:
+    """The diagram as text: one line per box, with its costs."""
+    return draw.listing(term, cost_table(term))
 
 
 def strip(done: Derivation, theme: str = "light") -> Picture:
