@@ -60,7 +60,7 @@ def layout(kernel: Kernel) -> Layout:
     products = {}
     for box in (s.box for s in kernel.statements if isinstance(s, Compute) and isinstance(s.box, Contract)):
         product = _product(box, usual)
-        if product:
+        if product and product.inner and product.rows + product.columns:
             products[box.name] = product
             wires = (*box.inputs, box.name)
             for wire, forms in zip(wires, (product.left, product.right, product.made), strict=True):

@@ -171,8 +171,11 @@ class _Worker:
         frame, writer = self.frame, self.writer
         places, tile, first = frame.places(), self.tile(loop.axis), frame.first(loop.axis)
         low, high = (position(bound, places) for bound in (loop.lo, loop.hi))
-        start = "0" if low == "0" else f"({low}) // {tile} * {tile}"
-        with writer.nested(f"for {first} in range({start}, {high}, {tile}):", column=loop.axis):
+        if low != "0":
+            begin, end = (frame.names.of((part, loop.axis), f"{loop.axis}_{part}") for part in ("begin", "end"))
+            writer.add(f"{begin}, {end} = {low}, {high}", loop.axis)
+            low, high = f"{begin} // {tile} * {tile}", f"{end} if {begin} < {end} else 0"
+        with writer.nested(f"for {first} in range({low}, {high}, {tile}):", column=loop.axis):
             self.measure(loop.axis)
             self.tiles(streamed=True)
             masks = set(loop.masks) & set(frame.inlined)
