@@ -10,6 +10,7 @@ from diagkit.term import *
 from diagkit.term import __all__ as _ground
 
 if TYPE_CHECKING:
+    from diagkit import machine
     from diagkit.book import curves, landscape, record, refusal, roofline, timed
     from diagkit.machine import activations
 
@@ -18,12 +19,14 @@ __version__ = "0.1.0"
 _LATER = {"activations": "diagkit.machine"}
 _LATER |= dict.fromkeys(("curves", "landscape", "record", "refusal", "roofline", "timed"), "diagkit.book")
 
-__all__ = ["Diagram", "activations", "curves", "landscape", "record", "refusal", "roofline", "timed"]
+__all__ = ["Diagram", "activations", "curves", "landscape", "machine", "record", "refusal", "roofline", "timed"]
 __all__ += [*_operations, *_ground]
 
 
 def __getattr__(name: str) -> Any:
     """What chapters use is loaded when it is first asked for."""
+    if name == "machine":
+        return import_module("diagkit.machine")
     if name not in _LATER:
         raise AttributeError(f"module 'diagkit' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)
