@@ -1,19 +1,41 @@
-"""An executor for derived streams, for tests: plain, slow, in float64.
-
-It folds a form over any split of the axis and merges partial states in any order. The boxes of a form are
-primitives, so each section runs as a small diagram of its own.
+"""An executor for derived streams, for tests: folds a form over any split of the axis and merges partial
+states in any order, in float64. It shares no code with the package's own executors.
 """
 
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
+import sympy
 
-from diagkit.ops import reference
-from diagkit.term import Array, Axis, Index, Map, Reduce, StreamForm, Term, names, size
+from diagkit.term import Cast, Contract, Index, Map, Reduce, StreamForm, Term, arg, finite, names, quotient, size, where
 
 
-@dataclass(frozen=True)
+def _quotient(above, below):
+    above, below = np.broadcast_arrays(np.asarray(above, float), np.asarray(below, float))
+    return np.divide(above, below, out=np.zeros(above.shape), where=below != 0)
+
+
+def _error_function(value):
+    from math import erf
+
+    return np.vectorize(erf, otypes=[float])(value) if np.size(value) else np.asarray(value, float)
+
+
+_NAMES = {
+    "finite": lambda v: np.where(np.isneginf(v), 0.0, v),
+    "quotient": _quotient,
+    "where": np.where,
+    "larger": lambda *vs: reduce(np.maximum, vs),
+    "smaller": lambda *vs: reduce(np.minimum, vs),
+    "erf": _error_function,
+}
+_PLAIN = {sympy.Max: sympy.Function("larger"), sympy.Min: sympy.Function("smaller")}
+_REDUCTIONS = {"sum": (np.sum, 0.0), "max": (np.max, -np.inf), "min": (np.min, np.inf)}
+assert {finite, quotient, where}
+
+
+@dataclass
 class Fold:
     """A streamed region with its input arrays, ready to run on chunks of the axis."""
 
@@ -23,105 +45,107 @@ class Fold:
     sizes: dict
     made: dict = field(default_factory=dict)
 
-    def _axes(self, axes, length):
-        sized = {**self.sizes, self.form.axis: length}
-        return tuple(Axis(axis.name, sized[axis.name]) for axis in axes)
-
-    def _section(self, *key):
-        """The diagram of one section, for one length of the chunk; made once."""
-        if key not in self.made:
-            self.made[key] = self._write(*key)
-        return self.made[key]
-
-    def _write(self, section, length, given, wanted):
-        whole = {size(name): n for name, n in self.sizes.items()}
-        boxes = []
-        for box in getattr(self.form, section):
-            if box.name not in dict(given):
-                changed = {"expr": box.expr.xreplace(whole)} if isinstance(box, Map) else {}
-                boxes.append(replace(box, axes=self._axes(box.axes, length), **changed))
-        read = {wire for box in boxes for wire in box.inputs} | set(wanted)
-        inputs = tuple(Array(n, self._axes(axes, length), kind) for n, (axes, kind) in given if n in read)
-        return Term(inputs, tuple(boxes), wanted)
-
-    def run(self, section, length, values, axes, wanted):
-        """The `wanted` wires of a section, from `values` by name."""
-        kinds = {"f": "fp64", "i": "int64", "u": "int64", "b": "bool"}
-        given = tuple((n, (axes[n], kinds[np.asarray(v).dtype.kind])) for n, v in values.items())
-        term = self._section(section, length, given, tuple(wanted))
-        made = reference(term, {array.name: values[array.name] for array in term.inputs})
-        return {wanted[0]: made} if len(wanted) == 1 else made
-
-    @property
-    def axes(self):
-        wires = {name: wire.axes for name, wire in self.term.wires.items()}
+    def __post_init__(self):
+        self.axes = {name: wire.axes for name, wire in self.term.wires.items()}
         for box in (*self.form.fixed, *self.form.step, *self.form.tail, *self.form.merge):
-            wires[box.name] = box.axes
+            self.axes[box.name] = box.axes
         for state in self.form.state:
-            wires |= dict.fromkeys((state.name, f"{state.name}.left", f"{state.name}.right"), state.axes)
-        return wires
+            self.axes |= dict.fromkeys((state.name, f"{state.name}.left", f"{state.name}.right"), state.axes)
+        loads = {n: np.asarray(v) for n, v in self.arrays.items() if self.form.axis not in names(self.axes[n])}
+        self.fixed = self.run(self.form.fixed, loads, 0, 0)
 
-    def fixed(self):
-        """What is computed once before the loop, and the loads without the axis."""
-        loads = {n: v for n, v in self.arrays.items() if self.form.axis not in names(self.axes[n])}
-        wanted = tuple(box.name for box in self.form.fixed)
-        return {**loads, **(self.run("fixed", 0, loads, self.axes, wanted) if wanted else {})}
+    def run(self, boxes, values, first, last):
+        """All wires after a section, the chunk being [first, last) of the axis."""
+        values = dict(values)
+        lengths = {**self.sizes, self.form.axis: last - first}
+        with np.errstate(all="ignore"):
+            for box in boxes:
+                inputs = [(np.asarray(values[w]), names(self.axes[w])) for w in box.inputs]
+                made = _CASES[type(box)](
+                    self, box, inputs, first if names(box.axes) == (self.form.axis,) else 0, lengths
+                )
+                values[box.name] = np.broadcast_to(made, [lengths[a.name] for a in box.axes])
+        return values
+
+    def formula(self, box):
+        """A map as a numpy function, compiled once."""
+        if box not in self.made:
+            expr = box.expr.xreplace({size(name): sympy.Integer(n) for name, n in self.sizes.items()})
+            for old, new in _PLAIN.items():
+                expr = expr.replace(old, new)
+            places = [arg(place) for place in range(len(box.inputs))]
+            self.made[box] = sympy.lambdify(places, expr, [_NAMES, "numpy"])
+        return self.made[box]
 
     def start(self):
         """The state before the first chunk."""
-        shapes = {s.name: tuple(self.sizes[axis.name] for axis in s.axes) for s in self.form.state}
-        return {s.name: np.full(shapes[s.name], float(s.start)) for s in self.form.state}
+        return {s.name: np.full([self.sizes[a.name] for a in s.axes], float(s.start)) for s in self.form.state}
 
     def step(self, state, first, last):
         """The state after the chunk [first, last)."""
-        axis = self.form.axis
-        chunk = {n: _slice(v, names(self.axes[n]), axis, first, last) for n, v in self.arrays.items()}
-        places = {
-            b.name: np.arange(first, last) for b in self.form.step if isinstance(b, Index) and names(b.axes) == (axis,)
-        }
-        values = {**self.fixed(), **chunk, **places, **state}
-        wanted = tuple(s.new for s in self.form.state)
-        made = self.run("step", last - first, values, self.axes, wanted)
-        return {s.name: np.asarray(made[s.new], float) for s in self.form.state}
+        chunk = {n: _slice(v, names(self.axes[n]), self.form.axis, first, last) for n, v in self.arrays.items()}
+        made = self.run(self.form.step, {**self.fixed, **chunk, **state}, first, last)
+        return {s.name: made[s.new] for s in self.form.state}
 
     def fold(self, cuts):
-        """The state after all chunks between successive `cuts`."""
-        state = self.start()
-        for first, last in pairwise(cuts):
-            state = self.step(state, first, last)
-        return state
+        """The state after all chunks between successive `cuts`; what is known of a shorter fold is used."""
+        key = tuple(cuts)
+        if key not in self.made:
+            self.made[key] = self.step(self.fold(key[:-1]), *key[-2:]) if len(key) > 1 else self.start()
+        return self.made[key]
 
     def merge(self, left, right):
         """Two partial states as one."""
-        values = self.fixed()
-        for side, state in (("left", left), ("right", right)):
-            values |= {f"{name}.{side}": value for name, value in state.items()}
-        wanted = tuple(f"{s.name}.merged" for s in self.form.state)
-        made = self.run("merge", 0, values, self.axes, wanted)
-        return {s.name: np.asarray(made[f"{s.name}.merged"], float) for s in self.form.state}
+        values = {f"{name}.left": value for name, value in left.items()}
+        values |= {f"{name}.right": value for name, value in right.items()}
+        made = self.run(self.form.merge, {**self.fixed, **values}, 0, 0)
+        return {s.name: made[f"{s.name}.merged"] for s in self.form.state}
 
     def finish(self, state):
         """The outputs of the region that do not carry the axis."""
         region = next(r for r in self.term.regions if r.boxes == self.form.region)
-        wanted = tuple(w for w in region.stores if self.form.axis not in names(self.axes[w]))
-        values = {**self.fixed(), **state}
-        made = {w: values[w] for w in wanted if w in values}
-        rest = tuple(w for w in wanted if w not in made)
-        return made | (self.run("tail", 0, values, self.axes, rest) if rest else {})
+        made = self.run(self.form.tail, {**self.fixed, **state}, 0, 0)
+        return {w: made[w] for w in region.stores if self.form.axis not in names(self.axes[w])}
 
 
 def _slice(value, axes, axis, first, last):
     if axis not in axes:
         return value
-    place = axes.index(axis)
-    return value[(slice(None),) * place + (slice(first, last),)]
+    return np.asarray(value)[(slice(None),) * axes.index(axis) + (slice(first, last),)]
 
 
-def sections(form):
-    """Every box of a form, by section."""
-    return {name: getattr(form, name) for name in ("fixed", "step", "tail", "merge")}
+def _laid(value, have, wanted):
+    """An array over the axes `have`, laid out for the axes `wanted`."""
+    order = [have.index(axis) for axis in wanted if axis in have]
+    shape = [value.shape[have.index(axis)] if axis in have else 1 for axis in wanted]
+    return np.transpose(value, order).reshape(shape)
 
 
-def is_sum(box):
-    """Whether a box is a sum over its axes."""
-    return isinstance(box, Reduce) and box.op == "sum"
+def _map(fold, box, inputs, first, lengths):
+    return fold.formula(box)(*(_laid(value, have, names(box.axes)) for value, have in inputs))
+
+
+def _reduce(fold, box, inputs, first, lengths):
+    ((value, have),) = inputs
+    function, initial = _REDUCTIONS[box.op]
+    made = function(value, axis=tuple(have.index(axis) for axis in box.over), initial=initial)
+    return _laid(np.asarray(made), tuple(axis for axis in have if axis not in box.over), names(box.axes))
+
+
+def _contract(fold, box, inputs, first, lengths):
+    letters = {axis: chr(97 + number) for number, axis in enumerate(lengths)}
+    words = ["".join(letters[axis] for axis in have) for _, have in inputs]
+    return np.einsum(f"{','.join(words)}->{''.join(letters[a] for a in names(box.axes))}", *(v for v, _ in inputs))
+
+
+def _index(fold, box, inputs, first, lengths):
+    return np.arange(first, first + lengths[box.axes[0].name])
+
+
+def _cast(fold, box, inputs, first, lengths):
+    ((value, have),) = inputs
+    assert box.dtype in ("fp16", "fp32", "fp64")
+    return _laid(value.astype(f"float{box.dtype[2:]}").astype(float), have, names(box.axes))
+
+
+_CASES = {Map: _map, Reduce: _reduce, Contract: _contract, Index: _index, Cast: _cast}

@@ -165,9 +165,10 @@ def shift(expr: Any, inside: Symbols, waiting: Symbols) -> Any | None:
 
 
 def guarded(expr: Any, maxima: Symbols, may_vanish: Callable[[Any], bool]) -> Any:
-    """`expr` safe on chunks that see nothing: a maximum that is subtracted in an exponent counts as 0
-    where it is -inf, and a division by what may be an empty sum gives 0."""
+    """`expr` safe on chunks that see nothing: a maximum that is subtracted, in an exponent or by a box of
+    its own, counts as 0 where it is -inf, and a division by what may be an empty sum gives 0."""
     if maxima:
+        expr = _finite_shifts(expr, maxima) if expr.is_Add else expr
         expr = expr.replace(sympy.exp, lambda exponent: sympy.exp(_finite_shifts(exponent, maxima)))
     return expr.replace(_divides(may_vanish), lambda power: quotient(ONE, 1 / power))
 

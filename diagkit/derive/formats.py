@@ -25,7 +25,7 @@ def formats(term: AnyTerm, /, dtype: str | None = None, **by_array: str) -> AnyT
     forms = tuple(_accumulating(form, "fp64" if wide else "fp32") for form in term.forms)
     reason = ", ".join(f"{array.name} in {array.dtype}" for array in inputs)
     given = {**({} if dtype is None else {"dtype": dtype}), **by_array}
-    return take(term, {"inputs": inputs, "forms": forms}, relabel(term, "formats", reason, **given))
+    return take(term, {"inputs": inputs, "forms": forms}, relabel(term, "formats", reason, named=given))
 
 
 def _usual(now: str, dtype: str | None) -> str:

@@ -50,7 +50,7 @@ def group(term: AnyTerm, /, **tiles: Any) -> AnyTerm:
             raise refusal
     kept = [label for label in term.labels if label.order not in {new.order for new in made}]
     reason = "; ".join(f"every box maps over {label.axis}: tiles of {label.tile} run on their own" for label in made)
-    return take(term, {"labels": (*kept, *made)}, relabel(term, "group", reason, **tiles))
+    return take(term, {"labels": (*kept, *made)}, relabel(term, "group", reason, named=tiles))
 
 
 def ungroup(term: AnyTerm, /, *axes: str) -> AnyTerm:

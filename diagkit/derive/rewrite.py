@@ -104,7 +104,7 @@ def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
         identity.append(_equation(pull))
     what = ", ".join(f"out of {pull.box.name!r}" for pull in pulls)
     reason = f"what the reduced axis does not enter is pulled {what}, by linearity"
-    return take(term, changes, rewrite(term, "hoist", reason, boxes, tuple(identity)))
+    return take(term, changes, rewrite(term, "hoist", reason, boxes, identity=tuple(identity)))
 
 
 def _pulls(term: Term, boxes: tuple[str, ...]) -> Iterator[Pull]:

@@ -62,7 +62,7 @@ def split(term: AnyTerm, /, *, region: str | None = None, **parts: int) -> AnyTe
     columns.combine()
     reason = f"{count} parts of {axis} are folded on their own; their states merge"
     given = parts if region is None else {"region": region, **parts}
-    made = take(term, columns.changes(), rewrite(term, "split", reason, identity=form.identity, **given))
+    made = take(term, columns.changes(), rewrite(term, "split", reason, named=given, identity=form.identity))
     refuse_stores(made)
     return made
 

@@ -14,7 +14,7 @@ from diagkit.derive.group import make_label
 from diagkit.derive.history import AnyTerm, relabel, take
 from diagkit.derive.identity import identities, method
 from diagkit.derive.sort import Sorted
-from diagkit.derive.sums import Sums
+from diagkit.derive.sums import LEMMA, Sums
 from diagkit.term import Box, Label, Region, State, StreamError, StreamForm, Term, names, value
 
 
@@ -40,7 +40,7 @@ def stream(
     form = first_form(term, axis, region, hoist, lemma)
     others = {name: flag for name, flag, usual in (("hoist", hoist, True), ("lemma", lemma, True)) if flag != usual}
     named = {**others, **({} if region is None else {"region": region}), **tiles}
-    step = relabel(term, "stream", _reason(form), identity=form.identity, **named)
+    step = relabel(term, "stream", _reason(form), named=named, identity=form.identity)
     labels = tuple(one for one in term.labels if one.order != label.order)
     return take(term, {"labels": (*labels, label), "forms": (*term.forms, form)}, step)
 
@@ -203,6 +203,16 @@ def _refuse_outputs(chain: Sorted) -> None:
             )
 
 
+_WHY = {
+    "plain": "partial results combine as they are",
+    "corrected": "a factor that no element enters carries each partial sum past a new chunk",
+    "hoisted": "a factor that no element enters carries each partial sum past a new chunk; division waits for the end",
+    "normalised": "divisions stay inside the sums, so that every partial result is normalised",
+    "power sums": "polynomials in what still changes are kept as sums of powers",
+    LEMMA: "powers of deviations from the running mean are summed, since power sums cancel where the mean is large",
+}
+
+
 def _reason(form: StreamForm) -> str:
     carried = ", ".join(state.name for state in form.state)
-    return f"{carried} carry the region from chunk to chunk of {form.axis} ({form.method})"
+    return f"carried from chunk to chunk of {form.axis}: {carried}; {_WHY[form.method]}"
