@@ -16,28 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from diagkit.bench.launch import Key, Launch
 from diagkit.bench.messages import TORCH, Request, Tensor, saturated
 from diagkit.bench.worker import Worker, interpreter
 from diagkit.codegen import Entry, Source, source
 from diagkit.program import Kernel, Load, Program, Store
 from diagkit.term import FormatError, names
-
-Key = tuple[str, int, int, str]
-"""(array, from level, to level, kind), as in `Program.count`."""
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A program's kernels bound to arrays: `run` runs them all and writes `outputs` each time.
-
-    `memory` holds every array in slow memory by name, intermediates too; `moved` counts elements by
-    (array, from level, to level, kind) of the latest run, and stays empty on a GPU.
-    """
-
-    run: Callable[[], None]
-    outputs: Mapping[str, Any]
-    memory: Mapping[str, Any]
-    moved: Mapping[Key, int]
 
 
 def on_gpu() -> bool:
@@ -180,7 +164,7 @@ class _Gpu:
 
         def call() -> None:
             if grid:
-                function[(grid,)](*tensors, *numbers)
+                function[(grid,)](*tensors, *numbers, **dict(entry.options))
 
         return call
 

@@ -36,6 +36,7 @@ class Entry:
     * `kernel`: name of the program's kernel; `function`: name of the function that runs it.
     * `loads`, `stores`: wires, in the order of the function's array parameters (loads first).
     * `parameters`: further parameters after the arrays, by name, in order.
+    * `options`: what the compiler is told when it runs (name, number), where the target has such.
     """
 
     kernel: str
@@ -43,6 +44,7 @@ class Entry:
     loads: tuple[str, ...]
     stores: tuple[str, ...]
     parameters: tuple[str, ...] = ()
+    options: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from diagkit.codegen.scalars import Dialect
 TRITON = Dialect(
     "triton",
     {
-        "exp": "tl.exp2({0} * 1.4426950408889634)",
+        "exp": "tl.exp2({0})",  # its argument comes multiplied by log2(e): see `powers_of_two`
         "log": "tl.log({0})",
         "tanh": "tanh({0})",
         "erf": "tl.erf({0})",
@@ -19,7 +19,7 @@ TRITON = Dialect(
         "floor": "tl.floor({0})",
         "abs": "tl.abs({0})",
         "sqrt": "tl.sqrt({0})",
-        "power": "tl.exp2(tl.log2({0}) * {1})",
+        "power": "power({0}, {1})",
         "maximum": "tl.maximum({0}, {1})",
         "minimum": "tl.minimum({0}, {1})",
         "finite": "finite({0})",
@@ -27,7 +27,7 @@ TRITON = Dialect(
         "where": "tl.where({0}, {1}, {2})",
     },
     number="{0}",
-    floated="({0} * 1.0)",
+    floated="tl.cast({0}, tl.float32)",
     conjunction="({0} & {1})",
     disjunction="({0} | {1})",
     negation="({0} == 0)",
@@ -46,6 +46,24 @@ _FUNCTIONS = {
         '    """a / b, and 0 where b is an empty sum."""',
         "    return tl.where(b == 0.0, 0.0, a / tl.where(b == 0.0, 1.0, b))",
     ),
+    "offset": (
+        "def offset(position, step):",
+        '    """How far a position lies from the first, in elements: 64 bits before the product."""',
+        "    return tl.cast(position, tl.int64) * step",
+    ),
+    "clamp": (
+        "def clamp(v, largest):",
+        '    """v within what an fp8 format can hold."""',
+        "    return tl.minimum(tl.maximum(v, -largest), largest)",
+    ),
+    "power": (
+        "def power(a, b):",
+        '    """a to the b: of a negative a only for whole b, else NaN."""',
+        "    size = tl.exp2(tl.log2(tl.abs(a)) * b)",
+        "    whole, odd = tl.floor(b) == b, tl.floor(b * 0.5) * 2.0 != b",
+        '    negative = tl.where(whole, tl.where(odd, -size, size), float("nan"))',
+        "    return tl.where(b == 0.0, 1.0, tl.where(a < 0.0, negative, size))",
+    ),
     "tanh": (
         "def tanh(v):",
         '    """The hyperbolic tangent, by one exponential that never overflows."""',
@@ -60,7 +78,6 @@ _FUNCTIONS = {
 }
 
 ELEMENT: dict[str, str] = {
-    "fp64": "tl.float64",
     "fp32": "tl.float32",
     "tf32": "tl.float32",
     "fp16": "tl.float16",
@@ -72,12 +89,12 @@ ELEMENT: dict[str, str] = {
     "int8": "tl.int8",
     "bool": "tl.int1",
 }
-"""Triton's type for each number format."""
+"""Triton's type for each number format that its kernels hold."""
 
 LARGEST: dict[str, float] = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
 """Formats that saturate, and where: Triton's own cast does not everywhere."""
 
-RESERVED = ("tl", "triton", "pid", *_FUNCTIONS)
+RESERVED = ("tl", "triton", "group", *_FUNCTIONS)
 """Names that the generated text uses itself."""
 
 

@@ -1,415 +1,378 @@
 """Triton: the loop nest with tiles as blocks.
 
-Each group is one program instance; a tile is a block of a power of two positions along each axis, of which
-those beyond the tile or the array are masked, with a named fill, at every load and store. A tile of one
-position has no axis at all. Offsets are 64-bit. Products are ``tl.dot`` on formats as they lie on the
-wires, sums in fp32; fp32 products are asked for in full precision ("ieee").
+Each group is one program instance. Loads and stores name their masks and fills, offsets are 64-bit, sums
+are in fp32, products are ``tl.dot``. Where only some chunks of a loop can be masked or reach beyond the
+axis, the loop runs in parts, and the part whose chunks are seen whole masks nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import cached_property
+import re
+from collections.abc import Callable
+from itertools import groupby
+from math import prod
 from typing import Any
 
-from diagkit.codegen.layout import Product, layout, single
-from diagkit.codegen.scalars import Text, position, scalar
-from diagkit.codegen.source import Entry, Source
-from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, RESERVED, TRITON, prelude
-from diagkit.codegen.writer import Names, Writer
-from diagkit.program import Compute, Free, Init, Kernel, Load, Program, Span, Statement, Store, Update, first, last
-from diagkit.term import Box, Cast, Contract, FormatError, Index, InputError, Map, Reduce, View, arg, coordinate, size
+from diagkit.codegen.lines import broken, tidy
+from diagkit.codegen.source import Entry, Line, Source
+from diagkit.codegen.triton_boxes import made
+from diagkit.codegen.triton_frame import Frame
+from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, prelude
+from diagkit.codegen.writer import Writer
+from diagkit.program import Compute, For, Free, Init, Load, Program, Statement, Store, Update
+from diagkit.term import FORMATS, FormatError, Index
 from diagkit.term import names as names_of
 
-Order = tuple[str, ...]
-LEAST = 16
-"""What a matrix instruction takes at least along each side."""
+WIDTH = 110
+_IN_FLIGHT = 160 * 1024
+_LARGE_TILE = 128 * 128
 
 
 def write(program: Program) -> Source:
     """The kernels of `program` in Triton.
 
     Axes that a kernel holds whole need a size (blocks have fixed shapes); grouped and streamed ones may
-    stay open. Raises InputError for an open whole axis, FormatError for what Triton cannot hold.
+    stay open. Raises InputError for an open whole axis, FormatError for what Triton cannot hold: fp64,
+    int4, gathers, blocks beyond its limit.
     """
-    body = Writer()
-    entries = tuple(_Triton(kernel, program, body).write() for kernel in program.kernels)
-    text = "\n".join(line.text for line in body.lines)
+    body: list[Line] = []
+    entries = []
+    for kernel in program.kernels:
+        for wire in kernel.wires:
+            _check_format(wire.name, wire.dtype)
+        writer = _Kernel(Frame(kernel, program))
+        entries.append(writer.write())
+        body += writer.lines
     head = Writer()
     head.add(f'"""{program.term.name}: kernels for Triton."""'.replace("\\", "\\\\"))
-    for line in ("", "import triton", "import triton.language as tl", *prelude(text)):
+    for line in ("", "import triton", "import triton.language as tl", *prelude("\n".join(line.text for line in body))):
         head.add(line)
-    return Source("triton", program.term.name, (*head.lines, *body.lines), entries)
+    return Source("triton", program.term.name, (*head.lines, *body), tuple(entries))
 
 
-@dataclass
-class _Triton:
-    """One kernel under way: the wires made so far as variables, each with the order of its axes."""
+def _check_format(wire: str, dtype: str) -> None:
+    if dtype not in ELEMENT:
+        raise FormatError(
+            f"Triton kernels hold no {dtype}, the format of {wire!r}",
+            box=wire,
+            remedy=f"use one of: {', '.join(ELEMENT)}",
+        )
 
-    kernel: Kernel
-    program: Program
-    out: Writer
-    order: dict[str, Order] = field(default_factory=dict)
-    loaded: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self.name = Names(RESERVED)
-        self.sizes = {size(name): number for name, number in self.program.sizes}
-        self.spans = {name: span for name, span in self.kernel.span.items() if name not in self._virtual_only()}
-        for span in self.spans.values():
-            if span.role == "whole" and not span.size.xreplace(self.sizes).is_number:
-                raise InputError(
-                    f"kernel {self.kernel.name!r} holds the whole axis {span.axis!r}, whose size is open",
-                    axis=span.axis,
-                    remedy=f"lower with {span.axis}=... (elements), or group or stream it",
-                )
+Statements = list[list[Line]]
 
-    def _virtual_only(self) -> set[str]:
-        real = {axis.name for wire in self.kernel.wires if not wire.virtual for axis in wire.axes}
-        return set(self.kernel.span) - real
 
-    @cached_property
-    def products(self) -> dict[str, Product]:
-        """Contractions that become matrix products: two sides and something between them."""
-        found = layout(self.kernel).products
-        return {name: p for name, p in found.items() if p.rows and p.columns and p.inner and len(p.batch) <= 1}
+class _Kernel:
+    """One kernel under way."""
 
-    @cached_property
-    def block(self) -> dict[str, int]:
-        """The block of each axis: a power of two, at least what matrix instructions take."""
-        blocks = {n: _power_of_two(self.tile(span)) for n, span in self.spans.items() if not single(self.kernel, n)}
-        for product in self.products.values():
-            for side in (product.rows, product.columns, product.inner):
-                while _count(blocks, side) < LEAST:
-                    blocks[side[-1]] *= 2
-        return blocks
-
-    def tile(self, span: Span) -> int:
-        """The tile of an axis in elements; a whole axis is one tile."""
-        return int(span.tile.xreplace(self.sizes) if hasattr(span.tile, "xreplace") else span.tile)
-
-    def even(self, axis: str) -> bool:
-        """Whether no position of any block lies outside: then nothing along the axis is masked."""
-        span = self.spans[axis]
-        length = span.size.xreplace(self.sizes) if hasattr(span.size, "xreplace") else span.size
-        tile = self.tile(span)
-        whole = getattr(length, "is_number", True) and tile > 0 and int(length) % tile == 0 and int(length) > 0
-        return self.block[axis] == tile and bool(whole)
-
-    # The frame: parameters, positions, parts.
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self.kernel = frame, frame.kernel
+        self.lines: list[Line] = []
+        moved = [s for s in self.kernel.statements if isinstance(s, Load | Store)]
+        self.loads = tuple(dict.fromkeys(s.wire for s in moved if isinstance(s, Load)))
+        self.stores = tuple(dict.fromkeys(s.wire for s in moved if isinstance(s, Store)))
 
     def write(self) -> Entry:
         """Write the whole function and say how to call it."""
-        moved = [s for s in self.kernel.statements if isinstance(s, Load | Store)]
-        loads = tuple(dict.fromkeys(s.wire for s in moved if isinstance(s, Load)))
-        stores = tuple(dict.fromkeys(s.wire for s in moved if isinstance(s, Store)))
-        function = self.name.of("function", f"kernel_{self.kernel.name}")
-        pointers = [self.pointer(wire, wire in stores) for wire in (*loads, *stores)]
-        parameters = [f"size:{axis}" for axis in self.spans]
-        parameters += [f"stride:{kind}:{wire}:{axis}" for kind, wire, axis in self._strides(loads, stores)]
-        names = [self.name.of(p, p.replace("size:", "n_").replace("stride:", "step_")) for p in parameters]
-        self.out.blank(2)
-        self.out.add("@triton.jit")
-        with self.out.nested(f"def {function}({', '.join([*pointers, *names])}):"):
-            self._positions()
-            self._part("before")
-            self._loop()
-            self._part("after")
-        return Entry(self.kernel.name, function, loads, stores, tuple(parameters))
+        function = self.frame.name.of("function", f"kernel_{self.kernel.name}")
+        body = [Line(line.text, line.column, line.depth + 1) for line in self._body()]
+        body = _without_unused([_tidied(line) for line in body])
+        text = "\n".join(line.text for line in body)
+        pointers = [self.frame.pointer(wire, wire in self.stores) for wire in (*self.loads, *self.stores)]
+        wanted = [(key, name) for key, name in self._parameters() if re.search(rf"\b{name}\b", text)]
+        names = [*pointers, *(name for _, name in wanted)]
+        self.lines += [Line(""), Line(""), Line("@triton.jit")]
+        self.lines += [Line(line) for line in broken(f"def {function}({', '.join(names)}):", WIDTH)]
+        self.lines += [short for line in body for short in _broken(line)]
+        parameters = tuple(key for key, _ in wanted)
+        return Entry(self.kernel.name, function, self.loads, self.stores, parameters, self.options())
 
-    def _strides(self, loads: Order, stores: Order) -> list[tuple[str, str, str]]:
-        both = [("in", wire) for wire in loads] + [("out", wire) for wire in stores]
-        return [(kind, wire, axis) for kind, wire in both for axis in names_of(self.kernel.wire[wire].axes)]
+    def _parameters(self) -> list[tuple[str, str]]:
+        sizes = [(f"size:{axis}", self.frame.size_of(axis)) for axis in self.kernel.span]
+        steps = []
+        for wire in (*self.loads, *self.stores):
+            stored = wire in self.stores
+            for axis in names_of(self.kernel.wire[wire].axes):
+                key = f"stride:{'out' if stored else 'in'}:{wire}:{axis}"
+                steps.append((key, self.frame.step(wire, axis, stored)))
+        return [(key, name) for key, name in (*sizes, *steps) if not name.isdigit()]
 
-    def pointer(self, wire: str, stored: bool) -> str:
-        """The parameter that points to an array in slow memory."""
-        return self.name.of(("pointer", stored, wire), f"{wire}_out" if stored else f"{wire}_in")
+    def options(self) -> tuple[tuple[str, int], ...]:
+        """What the compiler is told. 8 warps for tiles of 128 x 128 results and more, else 4; 3 stages of
+        loads where they fit 160 KiB beside what is loaded once, else 2."""
+        frame = self.frame
+        results = [prod(frame.block[a] for a in frame.along(name)) for name in frame.products]
+        warps = 8 if max(results, default=0) >= _LARGE_TILE else 4
+        chunk = [self._bytes(s.wire) for s in self.kernel.part("loop") if isinstance(s, Load)]
+        once = [self._bytes(s.wire) for s in self.kernel.part("before") if isinstance(s, Load)]
+        stages = 3 if sum(once) + 3 * sum(chunk) <= _IN_FLIGHT else 2
+        return (("num_warps", warps), ("num_stages", stages))
 
-    def size_of(self, axis: str) -> str:
-        """The parameter with the size of an axis."""
-        return self.name.of(f"size:{axis}", f"n_{axis}")
+    def _bytes(self, wire: str) -> int:
+        elements = prod(self.frame.block[axis] for axis in self.frame.along(wire))
+        return elements * FORMATS[self.kernel.wire[wire].dtype] // 8
 
-    def at(self, axis: str) -> str:
-        """The variable with the positions along an axis: a block of them, or one."""
-        return self.name.of(("at", axis), f"{axis}_at")
+    # The frame: groups, positions, pointers, parts.
 
-    def first(self, axis: str) -> str:
-        """The variable with the first position of the current tile."""
-        return self.name.of(("first", axis), f"{axis}_first")
+    def _body(self) -> list[Line]:
+        found = [*self._groups(), *self._positions(), *self._places()]
+        found += _lines(self._part("before"))
+        if self.kernel.loop:
+            found += self._loop(self.kernel.loop)
+        return found + _lines(self._part("after"))
 
-    def _positions(self) -> None:
-        groups = self.kernel.groups
-        if groups:
-            self.out.add("pid = tl.program_id(0)")
+    def _groups(self) -> list[Line]:
+        frame, groups, found = self.frame, self.kernel.groups, []
+        rest = "tl.program_id(0)"
+        if len(groups) > 1:
+            found.append(Line(f"group = {rest}"))
+            rest = "group"
         for group in reversed(groups):
-            count, tile = f"tl.cdiv({self.size_of(group.axis)}, {self.tile(self.spans[group.axis])})", group.axis
-            self.out.add(f"{self.first(tile)} = (pid % {count}) * {self.tile(self.spans[tile])}", group.axis)
+            axis, tile = group.axis, frame.tile(group.axis)
+            count = f"tl.cdiv({frame.size_of(axis)}, {tile})" if tile > 1 else frame.size_of(axis)
+            number = f"{rest} % {count}" if group is not groups[0] else rest
+            found.append(Line(f"{frame.first(axis)} = {number}{f' * {tile}' if tile > 1 else ''}", axis))
             if group is not groups[0]:
-                self.out.add(f"pid = pid // {count}")
-        for axis, span in self.spans.items():
-            if span.role != "stream":
-                self._position(axis, span)
+                found.append(Line(f"group = group // {count}"))
+        return found
 
-    def _position(self, axis: str, span: Span) -> None:
-        start = "" if span.role == "whole" else f"{self.first(axis)} + "
-        if axis not in self.block:
-            self.out.add(f"{self.at(axis)} = {self.first(axis)}", axis)
-            return
-        lanes = f"tl.arange(0, {self.block[axis]})"
-        self.out.add(f"{self.at(axis)} = {start}{lanes}", axis)
-        if not self.even(axis):
-            inside = f"{self.at(axis)} < {self.size_of(axis)}"
-            if self.block[axis] != self.tile(span) and span.role != "whole":
-                inside = f"({inside}) & ({lanes} < {self.tile(span)})"
-            self.out.add(f"{self.inside(axis)} = {inside}", axis)
+    def _positions(self) -> list[Line]:
+        frame, found = self.frame, []
+        for axis in frame.block:
+            found.append(Line(f"{frame.lane(axis)} = tl.arange(0, {frame.block[axis]})", axis))
+            if frame.spans[axis].role != "stream":
+                found += _lines(self._position(axis))
+        return found
 
-    def inside(self, axis: str) -> str:
-        """The variable that says which positions of the block exist."""
-        return self.name.of(("in", axis), f"{axis}_in")
+    def _position(self, axis: str) -> Statements:
+        """Where the tile lies along an axis, and which of its positions exist; one list of lines for each."""
+        frame = self.frame
+        where: list[Line] = []
+        exist: list[Line] = []
+        if axis in frame.block and frame.spans[axis].role != "whole":
+            where.append(Line(f"{frame.at(axis)} = {frame.first(axis)} + {frame.lane(axis)}", axis))
+        if axis in frame.block and frame.open(axis):
+            exist.append(Line(f"{frame.inside(axis)} = {frame.inside_text(axis)}", axis))
+        return [where, exist]
 
-    def _part(self, part: str) -> None:
-        for statement in self.kernel.part(part):
-            _STATEMENTS[type(statement)](self, statement)
+    def _places(self) -> list[Line]:
+        """Pointers to the tiles of every array, as far as they are known before the loop."""
+        return [self._place(wire, wire in self.stores) for wire in (*self.loads, *self.stores)]
 
-    def _loop(self) -> None:
-        loop = self.kernel.loop
-        if loop is None:
-            return
-        tile, (lo, hi) = self.tile(self.spans[loop.axis]), (self.bound(loop.lo), self.bound(loop.hi))
-        chunk = self.name.of(("chunk", loop.axis), f"{loop.axis}_tile")
-        start = "0" if lo == "0" else f"({lo}) // {tile}"
-        with self.out.nested(f"for {chunk} in range({start}, tl.cdiv({hi}, {tile})):", column=loop.axis):
-            self.out.add(f"{self.first(loop.axis)} = {chunk} * {tile}", loop.axis)
-            self._position(loop.axis, self.spans[loop.axis])
-            self._part("loop")
+    def _place(self, wire: str, stored: bool) -> Line:
+        frame = self.frame
+        order, terms = frame.along(wire), [frame.pointer(wire, stored)]
+        for axis in names_of(self.kernel.wire[wire].axes):
+            step = frame.step(wire, axis, stored)
+            if axis in order:
+                known = frame.lane(axis) if frame.spans[axis].role == "stream" else frame.at(axis)
+                terms.append(frame.aligned(f"offset({known}, {step})", (axis,), order))
+            elif frame.spans[axis].role == "group":
+                terms.append(f"offset({frame.first(axis)}, {step})")
+        return Line(f"{frame.place(wire, stored)} = {' + '.join(terms)}", wire)
 
-    def bound(self, expr: Any) -> str:
-        """A loop bound in positions, as text; never negative, since division here rounds towards zero."""
-        values: dict[Any, str] = {}
-        for axis, span in self.kernel.span.items():
-            known = span.role != "whole"
-            values[first(axis)] = self.first(axis) if known else "0"
-            end = f"{self.first(axis)} + {self.tile(span)}" if known else self.size_of(axis)
-            values[last(axis)] = f"(min({end}, {self.size_of(axis)}) - 1)"
-            values[size(axis)] = self.size_of(axis)
-        text = position(expr, values) if hasattr(expr, "free_symbols") else str(expr)
-        return text if text.isdigit() or text in values.values() else f"max({text}, 0)"
+    def _part(self, part: str, sure: tuple[str, ...] = ()) -> Statements:
+        return [_STATEMENTS[type(s)](self, s, sure) for s in self.kernel.part(part)]
 
-    # Tiles as blocks.
+    # The loop.
 
-    def aligned(self, text: str, order: Order, wanted: Order) -> str:
-        """A block laid out for the axes `wanted`: permuted, with length 1 where it lacks one."""
-        there = tuple(axis for axis in wanted if axis in order)
-        if there != order:
-            text = f"tl.permute({text}, {', '.join(str(order.index(axis)) for axis in there)})"
-        if not order or there == wanted:
-            return text
-        return f"{text}[{', '.join(':' if axis in order else 'None' for axis in wanted)}]"
+    def _loop(self, loop: For) -> list[Line]:
+        """The chunks: in one loop, or in parts of which one masks nothing."""
+        edge, whole = self._chunk(loop, True), self._chunk(loop, False)
+        tile = self.frame.tile(loop.axis)
+        begin, end = _quotient(self.frame.bound(loop.lo), tile), _ceiling(self.frame.bound(loop.hi), tile)
+        last = _quotient(self.frame.bound(loop.full_hi), tile)
+        if edge == whole or last == "0":
+            return self._run(loop, begin, end, _lines(edge), 0)
+        parts = _Parts(self.frame, loop, begin, end, last)
+        body = _lines(_merged(whole, edge, parts.condition))
+        return [*parts.lines, *self._run(loop, parts.start, parts.stop, body, 1)]
 
-    def held(self, axes: Iterable[str]) -> Order:
-        """The axes along which a tile has more than one position."""
-        return tuple(axis for axis in axes if axis in self.block)
+    def _run(self, loop: For, begin: str, end: str, body: list[Line], depth: int) -> list[Line]:
+        chunk = self.frame.name.of(("chunk", loop.axis), f"{loop.axis}_tile")
+        head = Line(f"for {chunk} in range({begin}, {end}):", loop.axis, depth)
+        return [head, *(Line(line.text, line.column, line.depth + depth + 1) for line in body)]
 
-    def masks(self, axes: Iterable[str], order: Order) -> str:
-        """Which lanes of a block over `order` exist along `axes`; empty where all do."""
-        partial = [axis for axis in axes if axis in self.block and not self.even(axis)]
-        return " & ".join(self.aligned(self.inside(axis), (axis,), order) for axis in partial)
+    def _chunk(self, loop: For, edge: bool) -> Statements:
+        """The statements of one chunk; where it is no `edge`, its masks hold and it lies inside."""
+        frame, axis = self.frame, loop.axis
+        chunk = frame.name.of(("chunk", axis), f"{axis}_tile")
+        frame.edge = edge
+        tile = frame.tile(axis)
+        first = [Line(f"{frame.first(axis)} = {chunk}{f' * {tile}' if tile > 1 else ''}", axis)]
+        found = [first, *self._position(axis), *self._part("loop", () if edge else loop.masks)]
+        frame.edge = True
+        return found
 
-    def address(self, wire: str, stored: bool) -> tuple[str, str, Order]:
-        """Pointers of a tile in slow memory, which of them exist, and the order of their axes."""
-        axes = names_of(self.kernel.wire[wire].axes)
-        order = self.held(axes)
-        kind = "out" if stored else "in"
-        terms = [self.pointer(wire, stored)]
-        for axis in axes:
-            at = self.at(axis) if axis not in order else self.aligned(self.at(axis), (axis,), order)
-            stride = self.name.of(f"stride:{kind}:{wire}:{axis}", f"step_{kind}_{wire}_{axis}")
-            terms.append(f"{at}.to(tl.int64) * {stride}")
-        return " + ".join(terms), self.masks(order, order), order
+    # Statements.
 
-    def load(self, statement: Load) -> None:
+    def load(self, statement: Load, sure: tuple[str, ...]) -> list[Line]:
         """Read a tile; lanes that do not exist are filled with 0."""
-        wire, column = statement.wire, statement.wire
-        where, mask, order = self.address(wire, stored=False)
-        dtype = self.kernel.wire[wire].dtype
-        fill = "0" if dtype == "bool" or dtype.startswith("int") else "0.0"
-        guard = f", mask={mask}, other={fill}" if mask else ""
-        test = " != 0" if self.kernel.wire[wire].dtype == "bool" else ""
-        self.out.add(f"{self.name[wire]} = tl.load({where}{guard}){test}", column)
-        self.order[wire] = order
-        self.loaded.add(wire)
+        frame, wire = self.frame, statement.wire
+        dtype, order = self.kernel.wire[wire].dtype, frame.along(wire)
+        mask = frame.masks(order, order)
+        whole_number = dtype == "bool" or dtype.startswith("int")
+        guard = f", mask={mask}, other={'0' if whole_number else '0.0'}" if mask else ""
+        test = " != 0" if dtype == "bool" else ""
+        held = {"fp32": "float", "tf32": "float", "int32": "int", "int64": "int"}.get(dtype, dtype)
+        frame.order[wire], frame.held[wire] = order, held
+        frame.zeroed.add(wire)
+        return [Line(f"{frame.name[wire]} = tl.load({self._pointers(wire, False)}{guard}){test}", wire)]
 
-    def store(self, statement: Store) -> None:
-        """Write the lanes of a tile that exist."""
-        wire = statement.wire
-        where, mask, order = self.address(wire, stored=True)
-        block = self.aligned(self.name[wire], self.order[wire], order)
-        guard = f", mask={mask}" if mask else ""
-        kind = f"{self.pointer(wire, True)}.dtype.element_ty"
-        value = f"({block}).to({kind})" if self.kernel.wire[wire].dtype != "bool" else f"({block}).to(tl.int8)"
-        self.out.add(f"tl.store({where}, {value}{guard})", wire)
+    def store(self, statement: Store, sure: tuple[str, ...]) -> list[Line]:
+        """Write the lanes of a tile that exist, in the format of the array; fp8 saturates."""
+        frame, wire = self.frame, statement.wire
+        order = frame.along(wire)
+        text = frame.aligned(frame.variable(wire), frame.order[wire], order)
+        dtype = frame.program.term.wires[wire].dtype
+        if dtype in LARGEST:
+            text = f"clamp({text}.to(tl.float32), {LARGEST[dtype]})"
+        if not (frame.held[wire] == "float" and dtype in ("fp32", "tf32")):
+            text = f"{text}.to({ELEMENT[dtype]})"
+        mask = frame.masks(order, order)
+        return [Line(f"tl.store({self._pointers(wire, True)}, {text}{f', mask={mask}' if mask else ''})", wire)]
 
-    def init(self, statement: Init) -> None:
+    def _pointers(self, wire: str, stored: bool) -> str:
+        """Where the tile lies now: in the loop the streamed axis moves on."""
+        frame, place = self.frame, self.frame.place(wire, stored)
+        streamed = [a for a in names_of(self.kernel.wire[wire].axes) if frame.spans[a].role == "stream"]
+        return " + ".join([place, *(f"offset({frame.first(a)}, {frame.step(wire, a, stored)})" for a in streamed)])
+
+    def init(self, statement: Init, sure: tuple[str, ...]) -> list[Line]:
         """Begin a state at its start value."""
-        wire = statement.wire
-        order = self.held(names_of(self.kernel.wire[wire].axes))
+        frame, wire = self.frame, statement.wire
+        order = frame.along(wire)
         number = {"-oo": 'float("-inf")', "oo": 'float("inf")'}.get(str(statement.start), f"{float(statement.start)!r}")
-        self.out.add(f"{self.name[wire]} = tl.full({self.shape(order)}, {number}, tl.float32)", statement.column)
-        self.order[wire] = order
+        frame.order[wire], frame.held[wire] = order, "float"
+        shape = frame.shape(order)
+        return [Line(f"{frame.name[wire]} = tl.full({shape}, {number}, tl.float32)", statement.column)]
 
-    def shape(self, order: Order) -> str:
-        """The shape of a block, as text."""
-        return f"({', '.join(str(self.block[axis]) for axis in order)}{',' if len(order) == 1 else ''})"
-
-    def update(self, statement: Update) -> None:
+    def update(self, statement: Update, sure: tuple[str, ...]) -> list[Line]:
         """The state takes its new value, in the order in which it was begun."""
-        new = self.aligned(self.name[statement.new], self.order[statement.new], self.order[statement.wire])
-        self.out.add(f"{self.name[statement.wire]} = {new}", statement.column)
+        frame, new = self.frame, statement.new
+        text = frame.aligned(frame.variable(new), frame.order[new], frame.order[statement.wire])
+        return [Line(f"{frame.name[statement.wire]} = {text}", statement.column)]
 
-    def compute(self, statement: Compute) -> None:
-        """One primitive on blocks."""
-        text, order = _BOXES[type(statement.box)](self, statement.box)
-        self.out.add(f"{self.name[statement.box.name]} = {text}", statement.column)
-        self.order[statement.box.name] = order
+    def compute(self, statement: Compute, sure: tuple[str, ...]) -> list[Line]:
+        """One primitive on blocks; a mask that holds everywhere is not made."""
+        frame, box = self.frame, statement.box
+        if box.name in sure:
+            return []
+        found = made(frame, box, sure)
+        frame.order[box.name], frame.held[box.name] = found.order, found.held
+        if isinstance(box, Index):
+            frame.alias[box.name] = found.text
+            return []
+        return [Line(f"{frame.name[box.name]} = {found.text}", statement.column)]
 
-    # One case per kind of box: its text and the order of its axes.
+    def free(self, statement: Free, sure: tuple[str, ...]) -> list[Line]:
+        """Blocks are freed by the compiler."""
+        return []
 
-    def number(self, wire: str, wanted: Order) -> Text:
-        """A wire as numbers to compute with, laid out for `wanted`."""
-        kind = self.kernel.wire[wire].dtype
-        text = self.aligned(self.name[wire], self.order[wire], wanted)
-        if kind == "bool":
-            return Text(text, "bool")
-        if kind.startswith("int"):
-            return Text(text, "int")
-        return Text(f"{text}.to(tl.float32)" if wire in self.loaded and kind != "fp32" else text)
 
-    def map(self, box: Any) -> tuple[str, Order]:
-        """A scalar formula, block by block."""
-        order = self.held(names_of(box.axes))
-        values: dict[Any, Text] = {arg(i): self.number(wire, order) for i, wire in enumerate(box.inputs)}
-        values |= {size(axis): Text(self.size_of(axis), "int") for axis in self.kernel.span}
-        return str(scalar(box.expr.xreplace(self.sizes), values, TRITON)), order
+class _Parts:
+    """A loop in parts: chunks that are seen whole, and those before and after that may be masked.
 
-    def reduce(self, box: Any) -> tuple[str, Order]:
-        """The sum, max or min over axes of a block; lanes that do not exist count as nothing."""
-        (wire,) = box.inputs
-        order = self.order[wire]
-        text = str(self.number(wire, order))
-        text = text if self.number(wire, order).kind == "float" else f"({text}).to(tl.float32)"
-        mask = self.masks(box.over, order)
-        nothing = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}[box.op]
-        text = f"tl.where({mask}, {text}, {nothing})" if mask else text
-        return self._reduced(box.op, text, order, self.held(box.over))
+    `begin` and `end` are its chunks, `last` the first chunk that is no longer whole.
+    """
 
-    def _reduced(self, op: str, text: str, order: Order, over: Order) -> tuple[str, Order]:
-        for axis in sorted(over, key=order.index, reverse=True):
-            text = f"tl.{op}({text}, {order.index(axis)})"
-        return text, tuple(axis for axis in order if axis not in over)
+    def __init__(self, frame: Frame, loop: For, begin: str, end: str, last: str) -> None:
+        self.frame, self.axis = frame, loop.axis
+        self.lines: list[Line] = []
+        end = self._named("end", end)
+        if loop.full_lo == loop.lo and begin == "0":
+            whole = self._named("whole", last if loop.hi == loop.full_hi else f"min({last}, {end})")
+            part, count = self._name("edge"), 2
+            self.start, self.stop = f"{whole} if {part} else 0", f"{end} if {part} else {whole}"
+            self.condition = part
+        else:
+            first = _ceiling(frame.bound(loop.full_lo), frame.tile(loop.axis))
+            begin = self._named("begin", begin)
+            seen = self._named("seen", f"min(max({first}, {begin}), {end})")
+            whole = self._named("whole", f"max(min({last}, {end}), {seen})")
+            part, count = self._name("part"), 3
+            self.start = f"{begin} if {part} == 0 else ({seen} if {part} == 1 else {whole})"
+            self.stop = f"{seen} if {part} == 0 else ({whole} if {part} == 1 else {end})"
+            self.condition = f"{part} != 1"
+        self.lines.append(Line(f"for {part} in tl.static_range({count}):", loop.axis))
 
-    def contract(self, box: Box) -> tuple[str, Order]:
-        """A product of matrices where there is one, else a sum of products."""
-        product = self.products.get(box.name)
-        return self._dot(box, product) if product else self._sum_of_products(box)
+    def _name(self, what: str) -> str:
+        return self.frame.name.of((what, self.axis), what)
 
-    def _sum_of_products(self, box: Box) -> tuple[str, Order]:
-        made = self.held(names_of(box.axes))
-        order = (*made, *dict.fromkeys(a for wire in box.inputs for a in self.order[wire] if a not in made))
-        text = " * ".join(str(self.number(wire, order)) for wire in box.inputs)
-        text = f"({text}).to(tl.float32)" if len(box.inputs) == 1 else f"({text})"
-        over = order[len(made) :]
-        mask = self.masks(over, order)
-        text = f"tl.where({mask}, {text}, 0.0)" if mask else text
-        return self._reduced("sum", text, order, over)
-
-    def _dot(self, box: Box, product: Product) -> tuple[str, Order]:
-        kind = self._dot_format(box)
-        left = self._matrix(box.inputs[0], (product.batch, product.rows, product.inner), product.inner, kind)
-        right = self._matrix(box.inputs[1], (product.batch, product.inner, product.columns), product.inner, kind)
-        precision = ', input_precision="ieee"' if kind == "fp32" else ""
-        text = f"tl.dot({left}, {right}{precision})"
-        order = product.batch + product.rows + product.columns
-        if len(order) > 2 + len(product.batch):
-            text = f"tl.reshape({text}, {self.shape(order)})"
-        return text, order
-
-    def _dot_format(self, box: Box) -> str:
-        kinds = {self.kernel.wire[wire].dtype for wire in box.inputs}
-        if "fp64" in kinds:
-            raise FormatError("Triton kernels multiply no fp64", box=box.name, remedy="use fp32, fp16 or bf16")
-        return kinds.pop() if len(kinds) == 1 else "fp32"
-
-    def _matrix(self, wire: str, sides: tuple[Order, Order, Order], inner: Order, kind: str) -> str:
-        """A tile as a matrix (or a batch of them), zero along `inner` where there is nothing."""
-        batch, rows, columns = sides
-        order = batch + rows + columns
-        text = self.aligned(self.name[wire], self.order[wire], order)
-        mask = "" if wire in self.loaded else self.masks(inner, order)
-        text = f"tl.where({mask}, {text}, 0.0)" if mask else text
-        if wire not in self.loaded or self.kernel.wire[wire].dtype != kind:
-            text = f"{text}.to({ELEMENT[kind]})"
-        if len(rows) == 1 and len(columns) == 1:
+    def _named(self, what: str, text: str) -> str:
+        """A chunk number as a variable, where it is not plain already."""
+        if text.isdigit():
             return text
-        counts = [str(_count(self.block, side)) for side in (batch, rows, columns) if side or side is not batch]
-        return f"tl.reshape({text}, ({', '.join(counts)}))"
-
-    def index(self, box: Box) -> tuple[str, Order]:
-        """The positions along an axis."""
-        axis = box.axes[0].name
-        return self.at(axis), self.held([axis])
-
-    def cast(self, box: Any) -> tuple[str, Order]:
-        """Rounded to the format and back to fp32; fp8 saturates by an explicit clamp."""
-        (wire,) = box.inputs
-        order = self.order[wire]
-        text = str(self.number(wire, order))
-        if box.dtype in LARGEST:
-            text = f"tl.minimum(tl.maximum({text}, {-LARGEST[box.dtype]}), {LARGEST[box.dtype]})"
-        return f"({text}).to({ELEMENT[box.dtype]}).to(tl.float32)", order
-
-    def view(self, box: Any) -> tuple[str, Order]:
-        """An axis under another name; other views are gathers, which blocks cannot do."""
-        (wire,) = box.inputs
-        if tuple(box.coordinates) != tuple(coordinate(axis.name) for axis in box.axes):
-            raise FormatError(
-                f"Triton kernels cannot gather the view {box.name!r}",
-                box=box.name,
-                remedy="materialise it: do not fuse it",
-            )
-        renamed = dict(zip(names_of(self.kernel.wire[wire].axes), names_of(box.axes), strict=True))
-        return self.name[wire], tuple(renamed[axis] for axis in self.order[wire])
+        name = self.frame.name.of((what, self.axis), f"{self.axis}_{what}")
+        self.lines.append(Line(f"{name} = {text}", self.axis))
+        return name
 
 
-def _power_of_two(number: int) -> int:
-    return 1 << max(number - 1, 0).bit_length()
+def _lines(statements: Statements) -> list[Line]:
+    return [line for lines in statements for line in lines]
 
 
-def _count(blocks: dict[str, int], axes: Order) -> int:
-    total = 1
-    for axis in axes:
-        total *= blocks[axis]
-    return total
+def _merged(whole: Statements, edge: Statements, condition: str) -> Statements:
+    """Statements that are the same in both parts, and the others under the condition that tells them apart."""
+    found: Statements = []
+    for same, run in groupby(zip(whole, edge, strict=True), key=lambda row: row[0] == row[1]):
+        lines = list(run)
+        if same:
+            found += [row[0] for row in lines]
+            continue
+        masked, plain = ([line for row in lines for line in row[side]] for side in (1, 0))
+        found.append([Line(f"if {condition}:"), *(Line(line.text, line.column, line.depth + 1) for line in masked)])
+        if plain:
+            found.append([Line("else:"), *(Line(line.text, line.column, line.depth + 1) for line in plain)])
+    return found
 
 
-def _nothing(writer: _Triton, statement: Any) -> None:
-    """Blocks are freed by the compiler."""
+def _quotient(position: str, tile: int) -> str:
+    """The chunk that holds a position."""
+    if position.isdigit():
+        return str(int(position) // tile)
+    return position if tile == 1 else f"({position}) // {tile}"
 
 
-_STATEMENTS: dict[type[Statement], Callable[[_Triton, Any], None]] = {
-    Load: _Triton.load,
-    Store: _Triton.store,
-    Init: _Triton.init,
-    Compute: _Triton.compute,
-    Update: _Triton.update,
-    Free: _nothing,
-}
+def _ceiling(position: str, tile: int) -> str:
+    """The first chunk that begins at a position or after it."""
+    if position.isdigit():
+        return str(-(-int(position) // tile))
+    return position if tile == 1 else f"tl.cdiv({position}, {tile})"
 
-_BOXES: dict[type[Box], Callable[[_Triton, Any], tuple[str, Order]]] = {
-    Map: _Triton.map,
-    Reduce: _Triton.reduce,
-    Contract: _Triton.contract,
-    Index: _Triton.index,
-    Cast: _Triton.cast,
-    View: _Triton.view,
+
+def _without_unused(lines: list[Line]) -> list[Line]:
+    """The lines without positions and masks that nobody reads."""
+    while True:
+        text = "\n".join(line.text for line in lines)
+        kept = [line for line in lines if _is_used(line.text, text)]
+        if len(kept) == len(lines):
+            return lines
+        lines = kept
+
+
+def _is_used(line: str, text: str) -> bool:
+    made_here = re.match(r"(\w+) = ", line)
+    return made_here is None or len(re.findall(rf"\b{made_here[1]}\b", text)) > 1
+
+
+def _tidied(line: Line) -> Line:
+    """A line without needless brackets; headers of loops and branches have none."""
+    return line if line.text.endswith(":") else Line(tidy(line.text), line.column, line.depth)
+
+
+def _broken(line: Line) -> list[Line]:
+    """A line in several where it is long; the box is named on the first."""
+    room = WIDTH - 4 * line.depth - (len(line.column) + 4 if line.column else 0)
+    first, *rest = broken(line.text, room)
+    return [Line(first, line.column, line.depth), *(Line(text, None, line.depth) for text in rest)]
+
+
+_STATEMENTS: dict[type[Statement], Callable[[_Kernel, Any, tuple[str, ...]], list[Line]]] = {
+    Load: _Kernel.load,
+    Store: _Kernel.store,
+    Init: _Kernel.init,
+    Compute: _Kernel.compute,
+    Update: _Kernel.update,
+    Free: _Kernel.free,
 }

@@ -1,0 +1,213 @@
+"""Boxes on blocks: one case per kind, each the text of its result, the order of its axes, what it holds.
+
+Blocks hold fp32, or the narrow format in which they were loaded or cast; arithmetic is in fp32, products
+take both sides in the format of the wires. Positions that do not exist count as nothing in every sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import sympy
+
+from diagkit.codegen.layout import Order, Product
+from diagkit.codegen.scalars import Text, scalar
+from diagkit.codegen.triton_frame import Frame
+from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, TRITON
+from diagkit.term import Box, Cast, Contract, FormatError, Index, Map, Reduce, View, arg, coordinate, size
+from diagkit.term import names as names_of
+
+LOG2_E = sympy.Float("1.4426950408889634", 17)
+_NOTHING = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a box makes: its text, the order of its axes, and what its elements are."""
+
+    text: str
+    order: Order
+    held: str = "float"
+
+
+def made(frame: Frame, box: Box, sure: tuple[str, ...] = ()) -> Made:
+    """The result of a box; the wires `sure` are masks that hold everywhere here."""
+    return _map(frame, box, sure) if isinstance(box, Map) else _CASES[type(box)](frame, box)
+
+
+def number(frame: Frame, wire: str, wanted: Order) -> Text:
+    """A wire to compute with, laid out for `wanted`: narrow formats become fp32, short integers int32."""
+    held = frame.held[wire]
+    text = frame.aligned(frame.variable(wire), frame.order[wire], wanted)
+    if held in ("bool", "int", "float"):
+        return Text(text, held)
+    return Text(f"{text}.to(tl.int32)", "int") if held == "int8" else Text(f"{text}.to(tl.float32)")
+
+
+def _map(frame: Frame, box: Any, sure: tuple[str, ...]) -> Made:
+    """A scalar formula, element by element."""
+    order = frame.within(names_of(box.axes))
+    expr = box.expr.xreplace(frame.sizes)
+    expr = expr.xreplace({arg(i): sympy.true for i, wire in enumerate(box.inputs) if wire in sure})
+    read = {wire for i, wire in enumerate(box.inputs) if arg(i) in expr.free_symbols}
+    values: dict[Any, Text] = {arg(i): number(frame, w, order) for i, w in enumerate(box.inputs) if w in read}
+    values |= {size(axis): Text(frame.size_of(axis), "int") for axis in frame.kernel.span}
+    found = scalar(powers_of_two(expr), values, TRITON)
+    covered = {axis for wire in read for axis in frame.order[wire]}
+    return Made(_spread(frame, found, order, bool(covered), covered == set(order)), order, found.kind)
+
+
+def _spread(frame: Frame, found: Text, order: Order, some: bool, every: bool) -> str:
+    """The text of a formula that reads only some axes of its result, or none, over all of them."""
+    if every:
+        return str(found)
+    if some:
+        return f"tl.broadcast_to({found}, {frame.shape(order)})"
+    kind = {"int": "tl.int32", "bool": "tl.int1", "float": "tl.float32"}[found.kind]
+    return f"tl.full({frame.shape(order)}, {found}, {kind})"
+
+
+def powers_of_two(expr: Any) -> Any:
+    """Every exponential's argument times log2(e), spread over its terms: the target then takes exp2, and a
+    difference becomes one multiply-add.
+
+    >>> from sympy import exp, symbols
+    >>> powers_of_two(exp(symbols("s") - symbols("m")))
+    exp(-1.4426950408889634*m + 1.4426950408889634*s)
+    """
+    if not expr.has(sympy.exp):
+        return expr
+    return expr.replace(sympy.exp, lambda inside: sympy.exp(sympy.expand_mul(LOG2_E * inside), evaluate=False))
+
+
+def _reduce(frame: Frame, box: Any) -> Made:
+    """The sum, max or min over axes of a block."""
+    (wire,) = box.inputs
+    order = frame.order[wire]
+    text = _fp32(number(frame, wire, order))
+    mask = frame.masks(box.over, order)
+    text = f"tl.where({mask}, {text}, {_NOTHING[box.op]})" if mask else text
+    return _reduced(box.op, text, order, frame.within(box.over))
+
+
+def _fp32(found: Text) -> str:
+    return str(found) if found.kind == "float" else f"({found}).to(tl.float32)"
+
+
+def _reduced(op: str, text: str, order: Order, over: Order) -> Made:
+    for axis in sorted(over, key=order.index, reverse=True):
+        text = f"tl.{op}({text}, {order.index(axis)})"
+    return Made(text, tuple(axis for axis in order if axis not in over))
+
+
+def _contract(frame: Frame, box: Box) -> Made:
+    """A product of matrices where there is one, else a sum of products."""
+    product = frame.products.get(box.name)
+    return _dot(frame, box, product) if product else _sum_of_products(frame, box)
+
+
+def _sum_of_products(frame: Frame, box: Box) -> Made:
+    kept = frame.within(names_of(box.axes))
+    order = (*kept, *dict.fromkeys(axis for wire in box.inputs for axis in frame.order[wire] if axis not in kept))
+    frame.check_block(box.name, order)
+    factors = [_fp32(number(frame, wire, order)) for wire in box.inputs]
+    text = " * ".join(factors)
+    covered = {axis for wire in box.inputs for axis in frame.order[wire]}
+    text = text if covered == set(order) else f"tl.broadcast_to({text}, {frame.shape(order)})"
+    over = order[len(kept) :]
+    mask = frame.masks(over, order)
+    return _reduced("sum", f"tl.where({mask}, {text}, 0.0)" if mask else text, order, over)
+
+
+def _dot(frame: Frame, box: Box, product: Product) -> Made:
+    kind = dot_format(frame, box)
+    batch, rows, columns, inner = product.batch, product.rows, product.columns, product.inner
+    left = _matrix(frame, box.inputs[0], (batch, rows, inner), inner, kind)
+    right = _matrix(frame, box.inputs[1], (batch, inner, columns), inner, kind)
+    how = {"fp32": ', input_precision="ieee"', "tf32": ', input_precision="tf32"', "int8": ", out_dtype=tl.int32"}
+    text = f"tl.dot({left}, {right}{how.get(kind, '')})"
+    order = batch + rows + columns
+    if not _plain_sides(batch, rows, columns):
+        text = f"tl.reshape({text}, {frame.shape(order)})"
+    return Made(f"{text}.to(tl.float32)" if kind == "int8" else text, order)
+
+
+def dot_format(frame: Frame, box: Box) -> str:
+    """The format in which a product's sides are multiplied: that of both wires, else the wider 16-bit one,
+    else fp32 in full precision."""
+    kinds = {frame.kernel.wire[wire].dtype for wire in box.inputs}
+    if len(kinds) == 1 and not kinds & {"bool", "int32", "int64"}:
+        return kinds.pop()
+    wide = kinds - {"fp8e4m3", "fp8e5m2", "int8", "bool"}
+    return wide.pop() if len(wide) == 1 and wide <= {"fp16", "bf16"} else "fp32"
+
+
+def _plain_sides(*sides: Order) -> bool:
+    """Whether each side is one axis (a batch may be missing): then nothing needs reshaping."""
+    batch, *rest = sides
+    return len(batch) <= 1 and all(len(side) == 1 for side in rest)
+
+
+def _matrix(frame: Frame, wire: str, sides: tuple[Order, Order, Order], inner: Order, kind: str) -> str:
+    """A tile as a matrix, or a batch of them; zero along `inner` where there is nothing."""
+    order = sum(sides, ())
+    mask = "" if wire in frame.zeroed else frame.masks(inner, frame.order[wire])
+    text, held = frame.variable(wire), frame.held[wire]
+    if mask and held != "bool":
+        text = f"tl.where({mask}, {text}, 0.0)"
+    elif mask:
+        text = f"({text} & {mask})"
+    text = text if held == kind or (held == "float" and kind in ("fp32", "tf32")) else _in_format(text, held, kind)
+    text = frame.aligned(text, frame.order[wire], order)
+    if _plain_sides(*sides):
+        return text
+    counts = [prod(frame.block[axis] for axis in side) for side in sides if side or side is not sides[0]]
+    return f"tl.reshape({text}, ({', '.join(map(str, counts))}))"
+
+
+def _in_format(text: str, held: str, kind: str) -> str:
+    """A block rounded to the format in which it is multiplied."""
+    text = f"clamp({text}, {LARGEST[kind]})" if kind in LARGEST and held not in LARGEST else text
+    if held in LARGEST and kind in LARGEST:
+        text = f"{text}.to(tl.float32)"
+    return f"{text}.to({ELEMENT[kind]})"
+
+
+def _index(frame: Frame, box: Box) -> Made:
+    axis = box.axes[0].name
+    return Made(frame.at(axis), frame.within([axis]), "int")
+
+
+def _cast(frame: Frame, box: Any) -> Made:
+    """Rounded to the format, and kept in it; fp8 saturates by an explicit clamp."""
+    (wire,) = box.inputs
+    order = frame.order[wire]
+    text = str(number(frame, wire, order))
+    text = f"clamp({text}, {LARGEST[box.dtype]})" if box.dtype in LARGEST else text
+    held = {"fp32": "float", "tf32": "float", "int32": "int", "int64": "int"}.get(box.dtype, box.dtype)
+    return Made(f"{text}.to({ELEMENT[box.dtype]})", order, held)
+
+
+def _view(frame: Frame, box: Any) -> Made:
+    """An axis under another name; other views are gathers, which blocks cannot do."""
+    (wire,) = box.inputs
+    if tuple(box.coordinates) != tuple(coordinate(axis.name) for axis in box.axes):
+        raise FormatError(
+            f"Triton kernels cannot gather the view {box.name!r}",
+            box=box.name,
+            remedy="run this diagram with numba, or make the view before the kernel",
+        )
+    renamed = dict(zip(names_of(frame.kernel.wire[wire].axes), names_of(box.axes), strict=True))
+    return Made(frame.variable(wire), tuple(renamed[axis] for axis in frame.order[wire]), frame.held[wire])
+
+
+_CASES: dict[type[Box], Callable[[Frame, Any], Made]] = {
+    Reduce: _reduce,
+    Contract: _contract,
+    Index: _index,
+    Cast: _cast,
+    View: _view,
+}
