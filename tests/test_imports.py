@@ -115,6 +115,74 @@ def test_an_arrow_downward_or_within_a_room_is_not():
     assert list(faults("draw", source)) == []
 
 
+MADE_BY_SYMBOLS = {"Symbol", "symbols", "Dummy", "Wild", "MatrixSymbol", "parse_expr"}
+
+
+def made_symbols(source):
+    """The lines on which the source makes a sympy symbol by itself."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return [node.lineno for node in calls if called(node) in MADE_BY_SYMBOLS]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_symbols_are_made_in_one_place(path):
+    """A symbol of the same name with other assumptions is another symbol, and then sums stop simplifying."""
+    expected = path == PACKAGE / "term" / "symbols.py"
+    assert bool(made_symbols(path.read_text(encoding="utf-8"))) == expected
+
+
+def test_a_symbol_made_elsewhere_is_seen():
+    assert made_symbols("import sympy\nq = sympy.Symbol('q')\ns = [sympy.Dummy()]") == [2, 3]
+    assert made_symbols("from sympy import symbols\nif isinstance(a, sympy.Symbol):\n    symbols('x')") == [3]
+
+
+def patches(source):
+    """The lines on which the source writes an attribute of something that another file of diagkit defines."""
+    tree = ast.parse(source)
+    names = {alias.asname or alias.name.split(".")[0] for alias in aliases(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            written = node.value
+        elif isinstance(node, ast.Call) and called(node) in {"setattr", "delattr", "__setattr__"} and node.args:
+            written = node.args[0]
+        else:
+            continue
+        if names & {root(written)}:
+            yield node.lineno
+
+
+def aliases(tree):
+    """What the tree imports from diagkit."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = getattr(node, "module", None)
+            yield from (alias for alias in node.names if (module or alias.name).startswith("diagkit"))
+
+
+def root(node):
+    """The name that a dotted expression starts with."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return getattr(node, "id", None)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_nothing_is_patched_onto_what_another_file_defines(path):
+    assert list(patches(path.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["Term.svg = draw", "term.Term.svg = draw", "setattr(Term, 'svg', draw)", "del Term.svg", "Term.n += 1"]
+)
+def test_a_patch_is_seen(line):
+    assert list(patches(f"from diagkit import term\nfrom diagkit.term import Term\n{line}")) == [3]
+
+
+def test_writing_to_what_the_file_made_itself_is_no_patch():
+    source = "class Own(Term):\n    def __init__(self):\n        self.n = 1\nOwn.n = 2\nsys.stdout = sys.stderr"
+    assert list(patches(f"import sys\nfrom diagkit.term import Term\n{source}")) == []
+
+
 def python(code, **options):
     """What a fresh interpreter prints for this code."""
     command = [sys.executable, "-c", code]
@@ -143,25 +211,34 @@ class Blocker:
 sys.meta_path.insert(0, Blocker())
 """
 CORE = """
+import numpy as np
 import diagkit as dk
 q, x, d = dk.axes("q x d")
 Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
 P = dk.softmax(dk.einsum("q d, x d -> q x", Q, K) * d.size**-0.5, over=x)
 naive = dk.Diagram(dk.einsum("q x, x d -> q d", P, V), name="attention")
-flash = naive.fuse().group(q="g_q")
+flash = naive.fuse().group(q="g_q").stream(x="s_x")
 print(flash.svg()[:4])
-print(flash.transfers().relaxed().total())
 print(naive.transfers().total())
+print(flash.transfers().relaxed().total())
 print(flash.memory().peak())
+rng = np.random.default_rng(0)
+given = {name: rng.standard_normal((n, 8)) for name, n in (("Q", 5), ("K", 7), ("V", 7))}
+(expected,) = naive(**given).values() if isinstance(naive(**given), dict) else (naive(**given),)
+weights = np.exp(given["Q"] @ given["K"].T / np.sqrt(8))
+print(np.abs(expected - weights / weights.sum(1, keepdims=True) @ given["V"]).max() < 1e-12)
+program = flash.lower(q=5, x=7, d=8, g_q=2, s_x=3)
+print(np.abs(program.run(**given) - expected).max() < 1e-12)
 """
 
 
-def test_drawing_and_costs_need_numpy_and_sympy_only():
-    picture, grouped, naive, peak = python(BLOCK + CORE).stdout.splitlines()
+def test_drawing_costs_and_programs_need_numpy_and_sympy_only():
+    picture, naive, flash, peak, evaluated, run = python(BLOCK + CORE).stdout.splitlines()
     assert picture == "<svg"
-    assert grouped == "2*d*q + 2*d*q*x/g_q"
     assert naive == "2*d*q + 2*d*x + 6*q*x"  # three wires of q x make a round trip: product, scaled, softmax
-    assert peak == "d*g_q + 2*d*x + g_q*x"
+    assert flash == "2*d*q + 2*d*q*x/g_q"
+    assert peak == "2*d*g_q + 2*d*s_x + g_q*s_x + 2*g_q"
+    assert (evaluated, run) == ("True", "True")
 
 
 @pytest.mark.parametrize("name", HEAVY)
