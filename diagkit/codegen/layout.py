@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from diagkit.program import Compute, Init, Kernel, Update
-from diagkit.term import Contract, Map, names
+from diagkit.term import Contract, Map, View, names, size
 
 Order = tuple[str, ...]
 
@@ -73,6 +73,17 @@ def single(kernel: Kernel, axis: str) -> bool:
     """Whether a tile holds one position along `axis`: it then has no such axis."""
     span = kernel.span[axis]
     return span.role != "whole" and bool(span.tile == 1)
+
+
+def sized(kernel: Kernel) -> Order:
+    """The axes whose sizes the kernel must know: its own, and those that its formulas name."""
+    found = dict.fromkeys(kernel.span)
+    for statement in kernel.statements:
+        box = statement.box if isinstance(statement, Compute) else None
+        formulas = (box.expr,) if isinstance(box, Map) else box.coordinates if isinstance(box, View) else ()
+        symbols = {symbol for formula in formulas for symbol in formula.free_symbols}
+        found |= dict.fromkeys(sorted(s.name for s in symbols if s == size(s.name)))
+    return tuple(found)
 
 
 def element(kernel: Kernel, wire: str) -> str:

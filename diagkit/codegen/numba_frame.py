@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from diagkit.codegen.layout import Layout, Order, element, layout, single
+from diagkit.codegen.layout import Layout, Order, element, layout, single, sized
 from diagkit.codegen.passes import inlined
 from diagkit.codegen.scalars import Text
 from diagkit.codegen.source import Line
@@ -112,11 +112,11 @@ class Frame:
 
     def numbers(self) -> dict[Any, Text]:
         """Sizes of axes, as they stand in formulas."""
-        return {size(axis): Text(self.size(axis), "int") for axis in self.kernel.span}
+        return {size(axis): Text(self.size(axis), "int") for axis in sized(self.kernel)}
 
     def places(self) -> dict[Any, str]:
         """Texts for loop bounds and coordinates: sizes, ends of the group's tiles, positions."""
-        found = {size(axis): self.size(axis) for axis in self.kernel.span}
+        found = {size(axis): self.size(axis) for axis in sized(self.kernel)}
         for axis, span in self.kernel.span.items():
             grouped = span.role == "group"
             found[first(axis)] = self.first(axis) if grouped else "0"
@@ -145,7 +145,7 @@ class Frame:
         tiles = [self.tile(wire.name) for wire in self.kernel.wires]
         spans = self.kernel.spans
         ends = [name(span.axis) for span in spans if span.role != "whole" for name in (self.first, self.count)]
-        return list(dict.fromkeys([*arrays, *tiles, *ends, *(self.size(span.axis) for span in spans)]))
+        return list(dict.fromkeys([*arrays, *tiles, *ends, *map(self.size, sized(self.kernel))]))
 
     def elements(self, wire: str) -> str:
         """numba's name for what the wire's tile holds."""

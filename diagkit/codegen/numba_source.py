@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from diagkit.codegen.layout import sized
 from diagkit.codegen.numba_boxes import buffer_length, tile_view, write_contract, write_move, write_view
 from diagkit.codegen.numba_frame import Frame
 from diagkit.codegen.numba_scalars import RESERVED, prelude
@@ -59,7 +60,7 @@ def _kernel(frame: Frame, body: Writer) -> Entry:
     body.lines += frame.functions.lines
     body.lines += worker.writer.lines
     loads, stores = _moved(frame.kernel)
-    return Entry(frame.kernel.name, worker.name, loads, stores, tuple(frame.kernel.span))
+    return Entry(frame.kernel.name, worker.name, loads, stores, sized(frame.kernel))
 
 
 def _moved(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -70,7 +71,7 @@ def _moved(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _parameters(frame: Frame) -> list[str]:
     loads, stores = _moved(frame.kernel)
     moved = ["moved"] if frame.counted else []
-    return [*map(frame.array, (*loads, *stores)), *map(frame.size, frame.kernel.span), *moved]
+    return [*map(frame.array, (*loads, *stores)), *map(frame.size, sized(frame.kernel)), *moved]
 
 
 @dataclass
