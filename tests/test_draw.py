@@ -17,7 +17,7 @@ import diagkit as dk
 from diagkit import draw
 from diagkit.draw import Row, Table
 from diagkit.draw.scene import Mark, Run, Scene, Words
-from diagkit.term import DiagkitError
+from diagkit.term import DiagkitError, size
 
 ANY_TEXT = st.text(min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
 
@@ -220,9 +220,18 @@ def test_cells_stand_over_their_columns() -> None:
     assert all(line.x == heads[line.owner] for line in cells if line.owner != "total")
 
 
+def test_neighbours_that_say_the_same_share_a_cell() -> None:
+    q = size("q")
+    table = Table((Row("M", 1, {"QK": 2 * q, "S": 2 * q, "P": 2 * q, "O": q}),))
+    scene = draw.scene(examples.attention(), table)
+    assert len(named(scene, "2\u2009q")) == 1
+    heads = {line.owner: line.x for line in scene.words if line.role == "head"}
+    assert named(scene, "2\u2009q")[0].x == pytest.approx((heads["QK"] + heads["P"]) / 2)
+
+
 def test_wide_cells_make_room() -> None:
     term = examples.attention()
-    long = Table((Row("work", 0, dict.fromkeys(("QK", "S", "P", "O"), "many words in one cell")),))
+    long = Table((Row("work", 0, {name: f"words about {name} in one cell" for name in ("QK", "S", "P", "O")}),))
     assert draw.overlaps(draw.scene(term, long)) == []
     assert draw.scene(term, long).width > draw.scene(term).width
 

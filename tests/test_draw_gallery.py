@@ -197,7 +197,7 @@ def flash_table() -> Table:
                 2 * q * d + 2 * x * d * q / g,
             ),
             Row("M ℓ1", 1, {("load", 0): g * d + 2 * s * d, "QK": g * s, "P": 2 * g, "O": g * d}, "peak at O"),
-            Row("work", 0, {"QK": 2 * q * x * d, "S": q * x, "P": q * x, "O": 2 * q * x * d}, 4 * q * x * d),
+            Row("work", 0, {"QK": 2 * q * x * d, "S": q * x, "P": 5 * q * x, "O": 2 * q * x * d}, 4 * q * x * d),
         )
     )
 

@@ -7,6 +7,7 @@ made a little wider, because a reader's machine may put a broader font in their 
 from __future__ import annotations
 
 import unicodedata
+from functools import lru_cache
 
 SERIF = "serif"
 SANS = "sans"
@@ -38,6 +39,7 @@ _BOLD = 1.12
 ELLIPSIS = "…"
 
 
+@lru_cache(maxsize=8192)
 def width(text: str, size: float, family: str = SERIF, bold: bool = False) -> float:
     """The width of `text` in a font of that size, in the same unit as the size; rather too wide.
 

@@ -25,7 +25,8 @@ NAME = 24.0
 SMALL_NAME = 16.0
 NOTE = 9.5
 SLACK = 50.0
-"""By how much a line may be wider than asked for."""
+LAST_SLACK = 130.0
+"""By how much a line may be wider than asked for, and one with which everything is said."""
 
 
 @dataclass
@@ -88,13 +89,14 @@ class Uses:
 
 def line_end(sheet: Sheet, cells: Cells, begin: int, widest: float) -> int:
     """The column before which a line that starts at `begin` should break, by a guess at widths."""
-    used = 150.0
-    for number in range(begin, len(sheet.columns)):
+    used, widest = 150.0, widest + LAST_SLACK
+    widths = cells.widths([column.key for column in sheet.columns[begin : begin + 20]])
+    for number in range(begin, min(begin + 20, len(sheet.columns))):
         column = sheet.columns[number]
-        used += max(_guess(column), cells.width(column.key) + 14)
+        used += max(_guess(column), widths[column.key] + 14)
         if used > widest and number > begin:
             return number
-    return len(sheet.columns)
+    return min(begin + 20, len(sheet.columns))
 
 
 _USUAL = {"contract": 120.0, "linear": 100.0, "softmax": 96.0, "norm": 96.0, "load": 90.0, "store": 96.0, "mask": 92.0}
@@ -129,9 +131,10 @@ def _fitting(
         part, last = Pen(), end == len(sheet.columns)
         drawn = _arranged(sheet, uses, (begin, end), carried, _entering(sheet, uses, begin, end, last), last)
         wide, low = _draw_line(part, sheet, cells, drawn, top, ruled)
-        if wide <= widest + SLACK or end - begin <= 1:
+        over = wide - widest - (LAST_SLACK if last else SLACK)
+        if over <= 0 or end - begin <= 1:
             return part, drawn, wide, low
-        end -= 1
+        end = max(begin + 1, end - 1 - int(over / 160))
 
 
 def _entering(sheet: Sheet, uses: Uses, begin: int, end: int, last: bool) -> list[Source]:
@@ -198,19 +201,20 @@ def _place_columns(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn) -> float:
     _say_names(pen, opening.stack, LEFT + names / 2, opening)
     opening.x1 = opening.x0 + _labels(pen, sheet, opening, opening.x0, 24)
     x, reach = opening.x1, LEFT + cells.name_width + 14 if cells.names else 0.0
+    widths = cells.widths([placed.column.key for placed in drawn.placed])
     for placed in drawn.placed:
-        x, reach = _place_column(pen, sheet, cells, placed, drawn, x, reach)
+        x, reach = _place_column(pen, sheet, widths[placed.column.key], placed, drawn, x, reach)
     return _place_outputs(pen, sheet, drawn, x)
 
 
 def _place_column(
-    pen: Pen, sheet: Sheet, cells: Cells, placed: Placed, drawn: Drawn, x: float, reach: float
+    pen: Pen, sheet: Sheet, cell: float, placed: Placed, drawn: Drawn, x: float, reach: float
 ) -> tuple[float, float]:
     """Put a column's glyph after x, its head after `reach`; returns both anew."""
     measure, draw, tinted = GLYPHS[placed.column.glyph]
     zone, after, column = placed.zone, placed.after, placed.column
     wide = measure(placed)
-    head = max(cells.width(column.key), runs_width(column.head, CELL)) / 2 + 6
+    head = max(cell, runs_width(column.head, CELL)) / 2 + 6
     start = x + _route(drawn.line, zone, sheet.dense)
     zone.x0 = max(start, reach + head - wide / 2)
     _stretch_label(drawn.line, zone, zone.x0 - start)
@@ -378,8 +382,16 @@ def _rule(pen: Pen, y: float, right: float) -> None:
 
 def _say_cells(pen: Pen, cells: Cells, row: int, drawn: Drawn, y: float, total: float | None) -> None:
     role = "cell" if not cells.levels[row] else f"label-{cells.levels[row]}"
-    places = [(x, cells.cells[row].get(key, []), str(key)) for key, x in drawn.heads.items()]
-    places += [(total, cells.totals[row], "total")] if total is not None else []
-    for x, lines, owner in places:
-        for number, runs in enumerate(lines):
-            pen.say(runs, x, y + LINE * (number + 1), CELL, role, owner=owner)
+    for span in cells.spans(row, list(drawn.heads)):
+        first, last = drawn.heads[span.keys[0]], drawn.heads[span.keys[-1]]
+        _say_lines(pen, span.lines, (first + last) / 2, y, role, str(span.keys[0]))
+        if first < last:
+            low = y + LINE * len(span.lines) + 5
+            pen.draw("line", polyline([(first, low - 4), (first, low), (last, low), (last, low - 4)]), "rule")
+    if total is not None:
+        _say_lines(pen, cells.totals[row], total, y, role, "total")
+
+
+def _say_lines(pen: Pen, lines: Sequence[Runs], x: float, y: float, role: str, owner: str) -> None:
+    for number, runs in enumerate(lines):
+        pen.say(runs, x, y + LINE * (number + 1), CELL, role, owner=owner)

@@ -49,12 +49,14 @@ class Unfolded:
 def short_names(form: StreamForm, axes: Iterable[str] = ()) -> dict[str, str]:
     """What the wires of a form are called in its picture: a maximum m, a sum z, a weighted sum by the
     small letter of its array; new values take a prime, the part of one chunk says so."""
-    called = {f" {axis}": axis for axis in axes}
+    boxes = (*form.fixed, *form.step, *form.tail)
+    kept = (wire for box in boxes for wire in (box.name, *box.inputs) if "." not in wire)
+    called = {f" {name}": name for name in (*axes, *kept)}
     for state in form.state:
         _call(called, state.name, [_letter(state), _last(state.name), state.name])
         _call(called, state.new, [f"{called[state.name]}.new", state.new])
     factors = [box.name for box in form.step if box.name.endswith(".factor")]
-    for box in (*form.fixed, *form.step, *form.tail):
+    for box in boxes:
         owner = box.name.rpartition(".")[0]
         if box.name in factors:
             _call(called, box.name, ["δ", f"δ_{called.get(owner, owner.lower())}", box.name])

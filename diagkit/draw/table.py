@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import sympy
 
 from diagkit.draw.fonts import SANS
-from diagkit.draw.plan import GLOBAL, Column
-from diagkit.draw.scene import Runs, runs_width
+from diagkit.draw.plan import Column
+from diagkit.draw.scene import Run, Runs, runs_width
 from diagkit.draw.typeset import cut, formula, roman
 
 CELL = 12.0
 LINE = 15.0
-ROOM = 132.0
-"""Wider cells break at their plus signs."""
+ROOM = 124.0
+NARROW = 84.0
+"""Cells wider than this break at their plus signs: at loads, stores and totals, and over a box."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,14 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Span:
+    """A cell over one column or several that it holds for."""
+
+    keys: tuple[Any, ...]
+    lines: list[Runs]
+
+
+@dataclass(frozen=True)
 class Cells:
     """A table set in type: for every row its name, level, and lines of runs by column key."""
 
@@ -54,9 +64,25 @@ class Cells:
     cells: tuple[dict[Any, list[Runs]], ...]
     totals: tuple[list[Runs], ...]
 
-    def width(self, key: Any) -> float:
-        """The widest cell of a column."""
-        return max((_wide(row.get(key, [])) for row in self.cells), default=0.0)
+    def spans(self, row: int, keys: Sequence[Any]) -> list[Span]:
+        """The cells of a row over these columns; neighbours that say the same are one."""
+        found: list[Span] = []
+        for key in keys:
+            lines = self.cells[row].get(key, [])
+            if found and lines and found[-1].lines == lines:
+                found[-1] = Span((*found[-1].keys, key), lines)
+            else:
+                found.append(Span((key,), lines))
+        return [span for span in found if span.lines]
+
+    def widths(self, keys: Sequence[Any]) -> dict[Any, float]:
+        """How wide each of these columns has to be for its cells."""
+        widths = dict.fromkeys(keys, 0.0)
+        for row in range(len(self.cells)):
+            for span in self.spans(row, keys):
+                share = _wide(span.lines) / len(span.keys)
+                widths |= {key: max(widths[key], share) for key in span.keys}
+        return widths
 
     @property
     def total_width(self) -> float:
@@ -82,43 +108,56 @@ def set_table(table: Table | None, columns: Sequence[Column], order: Sequence[st
     """The table in type; `order` is the order of axes in a product."""
     rows = table.rows if table else ()
     keys = [column.key for column in columns]
-    cells = tuple({key: lines for key in keys if (lines := _lines(_cell(row, key, columns), order))} for row in rows)
+    cells = tuple(
+        {key: lines for key in keys if (lines := _lines(row.cells.get(key), order, room_of(key)))} for row in rows
+    )
     totals = tuple(_lines(row.total, order) for row in rows)
-    return Cells(tuple(roman(row.name) for row in rows), tuple(row.level for row in rows), cells, totals)
+    return Cells(tuple(_row_name(row.name) for row in rows), tuple(row.level for row in rows), cells, totals)
 
 
-def _cell(row: Row, key: Any, columns: Sequence[Column]) -> Any:
-    """The cell of a column; in a picture without loads and stores a column has those of its kernel too."""
-    if key in row.cells or isinstance(key, tuple):
-        return row.cells.get(key)
-    return None
+def _row_name(name: str) -> Runs:
+    """The name of a row; what follows a comma (its unit) in small type."""
+    what, comma, unit = name.partition(", ")
+    return roman(what) + ((Run(f"{comma}{unit}", scale=0.82),) if unit else ())
 
 
-def _lines(cell: Any, order: Sequence[str]) -> list[Runs]:
+def room_of(key: Any) -> float:
+    """How wide a cell may be before it breaks."""
+    return ROOM if isinstance(key, tuple) else NARROW
+
+
+def _lines(cell: Any, order: Sequence[str], room: float = ROOM) -> list[Runs]:
     if cell in (None, "", 0):
         return []
     if isinstance(cell, str):
         return [cut(roman(cell), ROOM, CELL)]
+    return _set_cell(sympy.sympify(cell), tuple(order), room)
+
+
+@lru_cache(maxsize=1024)
+def _set_cell(cell: Any, order: tuple[str, ...], room: float) -> list[Runs]:
+    """An expression in lines; kept, because layers of one network say the same many times."""
     whole = formula(cell, order)
-    if runs_width(whole, CELL) <= ROOM or not isinstance(sympy.sympify(cell), sympy.Add):
+    if runs_width(whole, CELL) <= room or not isinstance(cell, sympy.Add):
         return [cut(whole, 2 * ROOM, CELL)]
-    return _broken(whole)
+    return _broken(whole, room)
 
 
-def _broken(runs: Runs) -> list[Runs]:
+def _broken(runs: Runs, room: float) -> list[Runs]:
     """A sum on several lines, each beginning with its sign."""
-    lines: list[list[Any]] = [[]]
+    terms: list[list[Run]] = [[]]
     for run in _split_at_signs(runs):
-        starts = run.text.startswith((" + ", " − "))
-        if starts and runs_width(tuple(lines[-1]), CELL) > ROOM * 0.55:
-            lines.append([])
-        lines[-1].append(run)
-    return [cut(tuple(line), 2 * ROOM, CELL) for line in lines]
+        if run.text.startswith((" + ", " − ")):
+            terms.append([])
+        terms[-1].append(run)
+    lines: list[Runs] = [tuple(terms[0])]
+    for term in terms[1:]:
+        longer = (*lines[-1], *term)
+        lines[-1:] = [longer] if runs_width(longer, CELL) <= room else [lines[-1], tuple(term)]
+    return [cut(line, 2 * ROOM, CELL) for line in lines]
 
 
 def _split_at_signs(runs: Runs) -> Runs:
-    from dataclasses import replace
-
     pieces = []
     for run in runs:
         text = run.text
@@ -128,4 +167,4 @@ def _split_at_signs(runs: Runs) -> Runs:
     return tuple(pieces)
 
 
-__all__ = ["CELL", "GLOBAL", "LINE", "Cells", "Row", "Table", "set_table"]
+__all__ = ["CELL", "LINE", "Cells", "Row", "Table", "set_table"]

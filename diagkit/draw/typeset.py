@@ -305,7 +305,8 @@ def cut(runs: Runs, room: float, size: float, family: str = SERIF) -> Runs:
         wide = width(run.text, size * run.scale, family, run.bold)
         if wide > left:
             small = size * run.scale
-            kept.append(replace(run, text=fit(run.text, left + width("…", small, family), small, family)))
+            short = fit(run.text + "…", left + width("…", small, family), small, family)
+            kept.append(replace(run, text=short))
             break
         kept.append(run)
         left -= wide
