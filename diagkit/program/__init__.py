@@ -1,6 +1,7 @@
 """Programs: the loop nest of a labelled diagram, shown as pseudocode, run in numpy, counting what it moves."""
 
 from diagkit.program.laws import Law, law
+from diagkit.program.meter import Count, Held
 from diagkit.program.nest import (
     Compute,
     For,
@@ -20,6 +21,6 @@ from diagkit.program.nest import (
 from diagkit.program.program import Program, lower
 
 __all__ = [
-    "Compute", "For", "Free", "Init", "Kernel", "Law", "Load", "ParFor", "Program", "Span", "Statement", "Store",
-    "Update", "first", "last", "law", "lower", "walk",
+    "Compute", "Count", "For", "Free", "Held", "Init", "Kernel", "Law", "Load", "ParFor", "Program", "Span",
+    "Statement", "Store", "Update", "first", "last", "law", "lower", "walk",
 ]  # fmt: skip

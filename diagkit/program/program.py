@@ -18,6 +18,8 @@ from diagkit.program.pseudocode import pseudocode
 from diagkit.term import InputError, Term
 
 
+MONOSPACE = "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.35"
+
 @dataclass(frozen=True, repr=False)
 class Program:
     """The loop nests of a diagram: one kernel per region, in the order in which they run.
@@ -45,7 +47,7 @@ class Program:
     __str__ = __repr__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{escape(self.pseudocode())}</pre>"
+        return f'<pre style="{MONOSPACE}">{escape(self.pseudocode())}</pre>'
 
     def run(self, **arrays: Any) -> Any:
         """The outputs, computed tile by tile: numpy or torch arrays in by name, the same kind out.
@@ -60,6 +62,12 @@ class Program:
 
         Without arrays the same loop nest is walked without data, tiles counted by their extents; that is
         quick at any size, needs every size and tile, and gives the same numbers.
+
+        >>> from diagkit.ops import array, axes, trace
+        >>> twice = Term(*trace([array("X", axes("q"), dtype="fp16") * 2]), "twice")
+        >>> count = lower(twice, q=10).count()
+        >>> count.total(), count.total_bytes(), count.peak
+        (20, 40, 10)
         """
         if arrays:
             return self._run(arrays)[1]
@@ -98,6 +106,20 @@ def lower(term: Term, /, **sizes: Any) -> Program:
 
     What is left out stays symbolic, in the pseudocode too; running needs every tile. Raises InputError
     for a name that is neither an open axis nor an open tile, and for a number that it cannot be.
+
+    >>> from diagkit.ops import array, axes, total, trace
+    >>> q, x = axes("q x")
+    >>> sums = Term(*trace([total(array("X", q, x), over=x, name="s")]), "sums")
+    >>> print(lower(sums, x=4))
+    # sums: loads and stores are global <-> shared memory
+    <BLANKLINE>
+    kernel s:                 # boxes s
+        X <- load X[q, x]      (q × 4)  # X · input
+        s = sum over x of X    (q)      # s · fma
+        free X
+        store s -> s[q]        (q)      # s · output
+        free s
+    <BLANKLINE>
     """
     bound = check_sizes(term, sizes)
     return Program(term, kernels(term, bound), tuple(sorted(bound.items())))
