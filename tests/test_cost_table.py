@@ -1,10 +1,11 @@
 """The numbers over a picture: every amount stands in a column of the diagram, and the sums are kept."""
 
 import derive_cases
-import diagkit as dk
 import sympy
 from cost_cases import flash, tiled_matmul
 from derive_cases import attention
+
+import diagkit as dk
 from diagkit.cost import columns, memory, transfers, work
 from diagkit.derive import fuse
 from diagkit.term import size

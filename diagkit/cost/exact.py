@@ -29,10 +29,10 @@ class _Python(StrPrinter):  # type: ignore[misc]
 
     def __init__(self, places: Mapping[Any, str]) -> None:
         super().__init__()
-        self.places = places
+        self.places = dict(places)
 
     def _print_Symbol(self, symbol: Any) -> str:
-        return self.places[symbol]
+        return str(self.places[symbol])
 
     def _print_Rational(self, number: Any) -> str:
         return f"Fraction({number.p}, {number.q})"
@@ -77,7 +77,7 @@ class _Python(StrPrinter):  # type: ignore[misc]
         return "(" + "".join(f"{self._print(one)}, " for one in values) + ")"
 
     def _print_visited(self, node: Any) -> str:
-        return f"count_visited({', '.join(map(self._print, node.args))})"
+        return self.places.get(node) or f"count_visited({', '.join(map(self._print, node.args))})"
 
 
 _NAMES = {"ratio": ratio, "Fraction": Fraction, "count_visited": count_visited, "max": max, "min": min, "float": float}
@@ -88,10 +88,11 @@ def compiled(expr: Any) -> tuple[tuple[Any, ...], Callable[..., Any]]:
     """The symbols of a formula, sorted by name, and a Python function of their values in that order."""
     symbols = tuple(sorted(expr.free_symbols, key=lambda symbol: symbol.name))
     places = {symbol: f"v{number}" for number, symbol in enumerate(symbols)}
-    source = _Python(places).doprint(expr)
+    sums = {node: f"s{number}" for number, node in enumerate(sorted(expr.atoms(visited), key=sympy.default_sort_key))}
+    once = ", ".join(_Python(places).doprint(node) for node in sums)
+    source = f"(lambda {', '.join(sums.values())}: {_Python({**places, **sums}).doprint(expr)})({once})"
     # The text is ours: symbols became v0, v1, ..., everything else is a number or an operator.
-    function = eval(f"lambda {', '.join(places.values())}: {source}", dict(_NAMES))  # noqa: S307
-    return symbols, function
+    return symbols, eval(f"lambda {', '.join(places.values())}: {source}", dict(_NAMES))  # noqa: S307
 
 
 def evaluate(expr: Any, sizes: Mapping[str, Any]) -> Number:

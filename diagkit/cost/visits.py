@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from math import prod
 from typing import Any
 
+import numpy as np
 import sympy
 
 from diagkit.cost.upper import at_least
@@ -78,7 +79,7 @@ class visited(sympy.Expr):  # type: ignore[misc]  # noqa: N801 - a function in f
         return f"Sum({rows}visited {printer.doprint(x if positions else x / s)}{tiles})"
 
 
-Triple = tuple[Any, Any, Any]
+Triple = tuple[Any, ...]
 
 
 def make_visited(stream: Cut, others: Sequence[Cut], bounds: Sequence[Bound]) -> Any:
@@ -94,46 +95,52 @@ def _plain(node: Any) -> tuple[Triple, list[Triple], list[Triple]]:
 
 
 def count_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple]) -> int:
-    """The number that `visited` stands for, by going through the tiles; every size a whole number.
+    """The number that `visited` stands for, tile by tile; every size a whole number, the count exact.
 
     >>> causal = [(1, (1,), 0)]
     >>> count_visited((1000, 128, 0), [(1000, 128, 0)], causal)
     36
     """
     x, s, positions = map(int, stream)
-    grid = [[_tile(int(size), int(g), t, int(p)) for t in range(-(-int(size) // int(g)))] for size, g, p in others]
-    lines = [(sign, slopes, int(shift)) for sign, slopes, shift in bounds]
-    total = 0
-    for tiles in product(*grid):
-        lo, hi = _range(lines, [(first, last) for first, last, _ in tiles], x)
-        if lo < hi:
-            weight = 1
-            for _, _, rows in tiles:
-                weight *= rows
-            total += weight * _covered(lo, hi, x, s, positions)
-    return total
-
-
-def _tile(size: int, tile: int, number: int, positions: int) -> tuple[int, int, int]:
-    first, end = number * tile, min(size, (number + 1) * tile)
-    return first, end - 1, end - first if positions else 1
-
-
-def _covered(lo: int, hi: int, x: int, s: int, positions: int) -> int:
-    """What the chunks that meet lo <= j < hi hold: positions, or 1 each."""
+    axes = [tuple(map(int, other)) for other in others]
+    kind = np.int64 if prod((x + s, *(size + tile for size, tile, _ in axes))) < SMALL else object
+    tiles = [_tiles_of(axis, place, len(axes), kind) for place, axis in enumerate(axes)]
+    lo, hi = _loosest(tiles, bounds, x, kind)
     first, end = lo // s, -(-hi // s)
-    return min(x, end * s) - first * s if positions else end - first
+    covered = np.minimum(end * s, x) - first * s if positions else end - first
+    weight = np.where(lo < hi, covered, 0)
+    for _, _, rows in tiles:
+        weight = weight * rows
+    return int(np.broadcast_to(weight, tuple(len(rows.reshape(-1)) for _, _, rows in tiles)).sum())
 
 
-def _range(bounds: Sequence[Triple], tile: Sequence[tuple[int, int]], x: int) -> tuple[int, int]:
-    """The positions lo <= j < hi that the loosest row of a tile may see."""
-    lo, hi = 0, x
+SMALL = 1 << 60
+"""Below this many pairs of positions everything adds up within 64 bits; above, in Python's own numbers."""
+
+Lines = tuple[Any, Any, Any]
+"""First and last position and weight of every tile along one axis, shaped to broadcast."""
+
+
+def _tiles_of(axis: Triple, place: int, count: int, kind: Any) -> Lines:
+    size, tile, positions = axis
+    first = np.arange(0, size, tile).astype(kind)
+    last = np.minimum(first + tile, size) - 1
+    rows = last - first + 1 if positions else np.ones_like(first)
+    shape = [-1 if n == place else 1 for n in range(count)]
+    return first.reshape(shape), last.reshape(shape), rows.reshape(shape)
+
+
+def _loosest(tiles: Sequence[Lines], bounds: Sequence[Triple], x: int, kind: Any) -> tuple[Any, Any]:
+    """The positions lo <= j < hi that the loosest row of each tile may see."""
+    lo, hi = np.array(0, dtype=kind), np.array(x, dtype=kind)
     for sign, slopes, shift in bounds:
-        most = shift + sum(max(k * first, k * last) for k, (first, last) in zip(slopes, tile, strict=True))
+        most = int(shift) + sum(
+            k * (last if k > 0 else first) for k, (first, last, _) in zip(slopes, tiles, strict=True)
+        )
         if sign > 0:
-            hi = min(hi, most // sign + 1)
+            hi = np.minimum(hi, most // sign + 1)
         else:
-            lo = max(lo, -(most // -sign))
+            lo = np.maximum(lo, -(most // -sign))
     return lo, hi
 
 

@@ -1,0 +1,220 @@
+"""The legal tile: whole numbers that the machine can run, the best of them, and what rounding costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import lcm
+from typing import Any
+
+from diagkit.cost.exact import compiled, evaluate, tidy
+from diagkit.cost.kernel import kernels
+from diagkit.cost.masks import loop_mask
+from diagkit.cost.memory import memory as memory_of
+from diagkit.cost.optimum import optimum
+from diagkit.cost.show import Shown, Table
+from diagkit.cost.transfers import transfers
+from diagkit.cost.upper import undominated
+from diagkit.term import FORMATS, Contract, DiagkitError, Label, Term, names
+
+Reasons = Mapping[str, tuple[tuple[int, str], ...]]
+"""For each axis, the numbers that its tile must be a multiple of, and why."""
+
+ROW = 128
+"""Bytes of one coalesced row of slow memory."""
+
+
+@dataclass(frozen=True, repr=False)
+class LegalTile(Shown):
+    """The best tile of whole numbers.
+
+    `tiles` by name; `held` and `moved` exactly, in `unit`; `bound` is H*(M), what no tile can beat, where
+    a formula for it exists; `loss` is what the tile's shape costs against it (transfers without
+    ceilings over the bound, minus 1); `edges` what short tiles at the ends cost on top; `reasons` say why
+    a tile is a multiple of what.
+    """
+
+    tiles: Mapping[str, int]
+    held: int | float
+    moved: int | float
+    bound: float | None
+    loss: float | None
+    edges: float
+    reasons: Reasons
+    unit: str
+
+    def _table(self) -> Table:
+        rows = [("tile", f"{name} = {tile}") for name, tile in self.tiles.items()]
+        rows += [("held", f"{self.held:,}"), ("moved", f"{self.moved:,}")]
+        if self.bound is not None:
+            rows += [("bound", f"{self.bound:,.6g}"), ("loss of shape", f"{100 * (self.loss or 0):.2f} %")]
+        rows.append(("loss at edges", f"{100 * self.edges:.2f} %"))
+        rows += [(f"{axis} by {n}", why) for axis, several in self.reasons.items() for n, why in several]
+        return Table([("legal tile", self.unit), *rows])
+
+
+def legal_tile(
+    term: Term,
+    memory: float,
+    *,
+    multiples: Mapping[str, int] | None = None,
+    divisors: bool = False,
+    unit: str = "elements",
+    dtype: str | None = None,
+    **sizes: int,
+) -> LegalTile:
+    """The whole-number tiles with the least exact transfers whose kernels stay within `memory`, in `unit`.
+
+    `sizes` are elements by name of the axis; a tile that is given stays. Tiles are multiples of
+    `multiples` by axis (unless given: of what matrix instructions and coalesced rows ask for, see
+    `tile_multiples`) and of the labels' own, or the whole axis; with `divisors` they divide it.
+    Never rounded up past the memory. A DiagkitError where nothing legal fits.
+    """
+    search = _Search(term, memory, unit, dtype, sizes)
+    asked = tile_multiples(term, dtype) if multiples is None else {a: ((n, "given"),) for a, n in multiples.items()}
+    reasons = _with_labels(term, asked)
+    choices = {label.tile.name: _choices(search, label, reasons, divisors) for label in search.labels}
+    best = search.best(choices)
+    return _result(search, best, {axis: why for axis, why in reasons.items() if any(n > 1 for n, _ in why)})
+
+
+def tile_multiples(term: Term, dtype: str | None = None) -> Reasons:
+    """What tiles are multiples of on a machine with matrix instructions: 16 rows, columns and summed
+    elements of a contraction (32 summed ones of 8 bits or less), and rows of 128 bytes of what is loaded.
+
+    Source: theory, section 8 (alignment constraints).
+    """
+    found: dict[str, dict[tuple[int, str], None]] = {}
+    labelled = {label.axis for label in term.labels}
+    for axis, number, why in [*_instructions(term, dtype), *_rows(term, dtype)]:
+        if axis in labelled:
+            found.setdefault(axis, {})[number, why] = None
+    return {axis: tuple(several) for axis, several in found.items()}
+
+
+def _instructions(term: Term, dtype: str | None) -> Iterator[tuple[str, int, str]]:
+    """Of the axes that occur in the same operands the last one counts; what all carry is a batch."""
+    for box in term.flat:
+        wires = [term.wires[wire] for wire in box.inputs]
+        sides = [names(wire.axes) for wire in wires] + [names(box.axes)]
+        last = {tuple(axis in side for side in sides): axis for side in sides for axis in side}
+        if isinstance(box, Contract) and len(wires) > 1 and any(not made for *_, made in last):
+            narrow = max(FORMATS[dtype or wire.dtype] for wire in wires) <= 8
+            for (*_, made), axis in ((key, axis) for key, axis in last.items() if not all(key)):
+                wide = narrow and not made
+                yield axis, 32 if wide else 16, f"matrix instructions{' of 8 bits' if wide else ''}"
+
+
+def _rows(term: Term, dtype: str | None) -> Iterator[tuple[str, int, str]]:
+    for kernel in kernels(term):
+        for wire in (term.wires[name] for name in kernel.region.loads):
+            if wire.axes:
+                number = ROW * 8 // FORMATS[dtype or wire.dtype]
+                yield wire.axes[-1].name, number, f"rows of {ROW} bytes of {wire.name}"
+
+
+def _with_labels(term: Term, asked: Reasons) -> Reasons:
+    found = {axis: tuple(several) for axis, several in asked.items()}
+    for label in term.labels:
+        if label.multiple > 1:
+            found[label.axis] = (*found.get(label.axis, ()), (label.multiple, "the label"))
+    return found
+
+
+def _choices(search: _Search, label: Label, reasons: Reasons, divisors: bool) -> list[int]:
+    """The legal tiles of an axis, smallest first; of those with as many tiles, only the smallest."""
+    whole = search.sizes[label.axis] if label.axis in search.sizes else int(search.term.axis(label.axis).size)
+    step = lcm(1, *(number for number, _ in reasons.get(label.axis, ())))
+    every = sorted({*range(step, whole + 1, step), max(whole, 1)})
+    every = [tile for tile in every if whole % tile == 0] if divisors else every
+    if label.kind == "stream" and all(tile % every[0] == 0 for tile in every[:-1]):
+        return every[:1]  # larger chunks are unions of smaller ones: they hold more and skip less
+    if label.axis in search.masked or label.kind == "stream":
+        return every
+    return list({-(-whole // tile): tile for tile in reversed(every)}.values())[::-1]
+
+
+class _Search:
+    """What tiles are tried against: exact transfers and memory as functions of whole numbers."""
+
+    def __init__(self, term: Term, memory: float, unit: str, dtype: str | None, sizes: Mapping[str, int]) -> None:
+        self.term, self.limit, self.unit, self.dtype, self.sizes = term, memory, unit, dtype, sizes
+        self.labels = [one for one in term.labels if one.tile.is_Symbol and one.tile.name not in sizes]
+        moved, held = transfers(term), memory_of(term)
+        moved, held = (moved.bytes(dtype), held.bytes(dtype)) if unit == "bytes" else (moved, held)
+        self.transfers, self.relaxed = moved.total(), moved.relaxed().total()
+        self.columns = undominated(held.columns().values())
+        self.masked = {axis for kernel in kernels(term) for axis in loop_mask(kernel).axes}
+        self.idle = {one.tile.name for one in self.labels if one.tile not in self.transfers.free_symbols}
+
+    def moved(self, tiles: Mapping[str, int]) -> Any:
+        """What moves with these tiles, exactly."""
+        return _value(self.transfers, {**self.sizes, **tiles})
+
+    def held(self, tiles: Mapping[str, int]) -> Any:
+        """What is held at once with these tiles."""
+        return max((_value(column, {**self.sizes, **tiles}) for column in self.columns), default=0)
+
+    def best(self, choices: Mapping[str, list[int]]) -> dict[str, int]:
+        """The tiles that move least; of these the ones of the best shape, then the ones that hold least."""
+        settled = {name: every[0] for name, every in choices.items() if name in self.idle}
+        order = sorted((name for name in choices if name not in settled), key=lambda name: len(choices[name]))
+        found = min(self._tried(choices, order, settled), default=None)
+        if found is None:
+            least = self.held({name: every[0] for name, every in choices.items()})
+            raise DiagkitError(
+                f"the smallest legal tiles hold {tidy(least):,} {self.unit}, and the memory is {self.limit:,}",
+                remedy="give more memory, smaller multiples, or more axes to group or stream",
+            )
+        return dict(zip([*settled, *order], found[-1], strict=True))
+
+    def _tried(
+        self, choices: Mapping[str, list[int]], order: Sequence[str], settled: dict[str, int]
+    ) -> Iterator[tuple[Any, Any, Any, tuple[int, ...]]]:
+        """Every combination that may be best: transfers, the same without ceilings, memory, tiles."""
+        if not order:
+            if (held := self.held(settled)) <= self.limit:
+                smooth = _value(self.relaxed, {**self.sizes, **settled})
+                yield self.moved(settled), smooth, held, tuple(settled.values())
+            return
+        name, *rest = order
+        fitting = self._fitting(choices, order, settled)
+        for tile in fitting[-1:] if not rest and not self.masked else fitting:
+            yield from self._tried(choices, rest, {**settled, name: tile})
+
+    def _fitting(self, choices: Mapping[str, list[int]], order: Sequence[str], settled: dict[str, int]) -> list[int]:
+        """The tiles of the next axis that fit when all later ones are as small as can be; memory grows
+        with each tile, so halving finds where they end."""
+        name, *rest = order
+        smallest = {later: choices[later][0] for later in rest}
+        low, high = 0, len(choices[name])
+        while low < high:
+            middle = (low + high) // 2
+            fits = self.held({**settled, **smallest, name: choices[name][middle]}) <= self.limit
+            low, high = (middle + 1, high) if fits else (low, middle)
+        return choices[name][:low]
+
+
+def _value(expr: Any, sizes: Mapping[str, Any]) -> Any:
+    symbols, function = compiled(expr)
+    return function(*(sizes[symbol.name] for symbol in symbols))
+
+
+def _result(search: _Search, tiles: dict[str, int], reasons: Reasons) -> LegalTile:
+    at = {**search.sizes, **tiles}
+    moved, smooth = evaluate(search.transfers, at), evaluate(search.relaxed, at)
+    bound = _bound(search)
+    loss = None if bound is None else smooth / bound - 1
+    return LegalTile(
+        {label.tile.name: tiles[label.tile.name] for label in search.labels}, tidy(search.held(tiles)), moved, bound,
+        loss, moved / smooth - 1, reasons, search.unit,
+    )  # fmt: skip
+
+
+def _bound(search: _Search) -> float | None:
+    """H*(M) with chunks that take no memory, where the sums have the shape for it."""
+    try:
+        found = optimum(search.term, search.limit, napkin=False, unit=search.unit, dtype=search.dtype, **search.sizes)
+    except DiagkitError:
+        return None
+    return float(found.transfers)

@@ -1,0 +1,135 @@
+"""Legal tiles: never worse than trying everything, never over the memory, with their reasons."""
+
+from itertools import product
+
+import pytest
+from cost_cases import MASKS, flash, heads, masked, tiled_matmul
+from derive_cases import attention
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diagkit.cost import legal_tile, memory, tile_multiples, transfers
+from diagkit.derive import fuse, group, stream
+from diagkit.term import DiagkitError
+
+small = st.integers(1, 14)
+
+
+def brute(term, limit, tiles, sizes, step):
+    """The least transfers over all legal tiles, by trying each of them."""
+    moved, held = transfers(term), memory(term)
+    every = [sorted({*range(step.get(axis, 1), sizes[axis] + 1, step.get(axis, 1)), sizes[axis]}) for axis in tiles]
+    found = []
+    for choice in product(*every):
+        at = sizes | dict(zip(tiles.values(), choice, strict=True))
+        if held.peak(**at) <= limit:
+            found.append(moved.total(**at))
+    return min(found, default=None)
+
+
+@settings(max_examples=25)
+@given(small, small, small, st.integers(3, 200), st.sampled_from([{}, {"a": 2}, {"b": 3, "c": 4}]))
+def test_matmul_is_never_worse_than_search(rows, inner, cols, limit, step):
+    sizes, tiles = {"a": rows, "b": inner, "c": cols}, {"a": "g_a", "b": "s_b", "c": "g_c"}
+    check(tiled_matmul(), limit, tiles, sizes, step)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@settings(max_examples=12)
+@given(small, small, st.integers(1, 4), st.integers(5, 300), st.sampled_from([{}, {"q": 4, "x": 2}, {"x": 3}]))
+def test_attention_is_never_worse_than_search(mask, rows, keys, width, limit, step):
+    sizes, tiles = {"q": rows, "x": keys, "d": width, "e": 2}, {"q": "g_q", "x": "s_x"}
+    check(masked(mask), limit, tiles, sizes, step)
+
+
+def check(term, limit, tiles, sizes, step):
+    least = brute(term, limit, tiles, sizes, step)
+    if least is None:
+        with pytest.raises(DiagkitError, match="the smallest legal tiles hold"):
+            legal_tile(term, limit, multiples=step, **sizes)
+        return
+    best = legal_tile(term, limit, multiples=step, **sizes)
+    assert best.moved == least == transfers(term).total(**sizes, **best.tiles)
+    assert best.held == memory(term).peak(**sizes, **best.tiles) <= limit
+    assert all(
+        best.tiles[tile] % step.get(axis, 1) == 0 or best.tiles[tile] == sizes[axis] for axis, tile in tiles.items()
+    )
+    if term in (tiled_matmul(), masked("none")):
+        assert best.moved >= best.bound * (1 - 1e-9)
+
+
+@settings(max_examples=10)
+@given(small, small, small, st.integers(3, 200))
+def test_divisors(rows, inner, cols, limit):
+    sizes = {"a": rows, "b": inner, "c": cols}
+    try:
+        best = legal_tile(tiled_matmul(), limit, multiples={}, divisors=True, **sizes)
+    except DiagkitError:
+        assert limit < 3
+        return
+    assert (rows % best.tiles["g_a"], inner % best.tiles["s_b"], cols % best.tiles["g_c"]) == (0, 0, 0)
+    assert best.edges == 0
+
+
+def test_matmul_of_the_theory():
+    """Theory, section 2: a = b = c = 1e4, M = 4096, s = 1: best tile 63 x 63, 1.6 % above the bound."""
+    best = legal_tile(tiled_matmul(), 4096, multiples={}, a=10**4, b=10**4, c=10**4)
+    assert best.tiles == {"g_a": 63, "g_c": 63, "s_b": 1}
+    assert round(100 * best.loss, 1) == 1.6
+    assert best.bound == pytest.approx(2e12 / 64 + 1e8)
+
+
+def test_tiles_are_rounded_inward():
+    """A tile that would just not fit is not taken: one row more is over the limit."""
+    sizes, held = {"q": 500, "x": 100, "d": 4, "e": 4}, memory(masked("none"))
+    for limit in range(40, 400, 17):
+        best = legal_tile(masked("none"), limit, multiples={}, **sizes)
+        more = next(g for g in range(1, 501) if -(-500 // g) < -(-500 // best.tiles["g_q"]))
+        assert best.held <= limit < held.peak(**sizes, **best.tiles | {"g_q": more})
+
+
+def test_multiples_of_matrix_instructions_and_rows():
+    asked = tile_multiples(tiled_matmul())
+    assert {axis: sorted(n for n, _ in why) for axis, why in asked.items()} == {"a": [16], "b": [16, 32], "c": [16, 32]}
+    assert ("b", (32, "rows of 128 bytes of A")) in [(axis, one) for axis, why in asked.items() for one in why]
+    eight = tile_multiples(tiled_matmul(), "fp8e4m3")
+    assert {n for n, _ in eight["b"]} == {32, 128}
+    assert {n for n, _ in eight["a"]} == {16}
+
+
+def test_of_axes_in_the_same_operands_the_last_is_cut_by_16():
+    """Of k heads in all operands none, of r x q rows the q."""
+    assert set(tile_multiples(heads())) == {"q", "x"}
+
+
+def test_multiples_of_labels_count_too():
+    term = stream(group(fuse(attention()), q=("g_q", 48)), x="s_x")
+    best = legal_tile(term, 50_000, q=4096, x=4096, d=64, e=64)
+    assert best.tiles["g_q"] % 48 == 0
+    assert (48, "the label") in best.reasons["q"]
+
+
+def test_given_tiles_stay():
+    best = legal_tile(flash(), 50_000, q=4096, x=4096, d=64, e=64, s_x=64)
+    assert "s_x" not in best.tiles
+    assert best.held <= 50_000
+
+
+def test_hopper_sized_attention_in_bytes():
+    best = legal_tile(flash(), 227 * 1024, unit="bytes", dtype="fp16", q=16384, x=16384, d=128, e=128)
+    assert best.tiles == {"g_q": 400, "s_x": 16}
+    assert best.held == 227_392 <= 227 * 1024 < best.held + 16 * (2 * 256 + 16 * 2 + 4 * 1)
+    assert 0 < best.loss < 0.15
+
+
+def test_masks_are_searched_exactly():
+    best = legal_tile(masked("top-left"), 3000, q=256, x=256, d=8, e=8)
+    assert best.tiles["s_x"] == 16
+    assert best.moved == transfers(masked("top-left")).total(q=256, x=256, d=8, e=8, **best.tiles)
+
+
+def test_display():
+    best = legal_tile(flash(), 50_000, q=4096, x=4096, d=64, e=64)
+    assert "matrix instructions" in str(best)
+    assert "loss of shape" in best._repr_html_()
+    assert best._repr_latex_().startswith("$")
