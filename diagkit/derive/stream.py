@@ -75,20 +75,42 @@ def _refuse_other_tile(term: Term, label: Label) -> None:
 
 
 def first_form(term: Term, axis: str, box: str | None, hoist: bool = True, lemma: bool = True) -> StreamForm:
-    """The form of the one region that can stream the axis; the first refusal where one cannot."""
+    """The form of the one region that takes the axis away; the first refusal where one cannot."""
     regions = [_region_of(term, box, axis)] if box is not None else reducing(term, axis)
     if not regions:
         raise _nothing_to_stream(term, axis)
-    forms = [derive(term, region, axis, hoist, lemma) for region in regions if not _streamed(term, region, axis)]
+    found = [(region, _attempt(term, region, axis, hoist, lemma)) for region in regions]
+    forms = [form for _, form in found if isinstance(form, StreamForm)]
+    refusal = next((form for _, form in found if isinstance(form, StreamError)), None)
+    others = " or ".join(f"region={region.boxes[-1]!r}" for region, form in found if isinstance(form, StreamForm))
+    if refusal is not None:
+        raise _with_others(refusal, others)
     if len(forms) > 1:
         boxes = [region.boxes[-1] for region in regions]
         raise StreamError(
             f"several regions reduce over {axis!r}: those of {', '.join(map(repr, boxes))}",
             axis=axis,
             box=boxes[0],
-            remedy=f"name one: stream({axis}=..., region={boxes[0]!r}), or fuse them",
+            remedy=f"name one, {others}, or fuse them",
         )
     return forms[0]
+
+
+def _attempt(term: Term, region: Region, axis: str, hoist: bool, lemma: bool) -> StreamForm | StreamError:
+    """The form of a region, or why it has none."""
+    try:
+        _refuse_second(term, region, axis)
+        return derive(term, region, axis, hoist, lemma)
+    except StreamError as refusal:
+        return refusal
+
+
+def _with_others(refusal: StreamError, others: str) -> StreamError:
+    """The refusal of one region, where other regions could stream the axis."""
+    if not others:
+        return refusal
+    remedy = f"{refusal.remedy}, or stream another region ({others})"
+    return StreamError(refusal.reason, axis=refusal.axis, box=refusal.box, remedy=remedy)
 
 
 def _region_of(term: Term, box: str, axis: str) -> Region:
@@ -130,16 +152,15 @@ def _nothing_to_stream(term: Term, axis: str, region: Region | None = None) -> S
     return StreamError(reason, axis=axis, box=box, remedy="name another region")
 
 
-def _streamed(term: Term, region: Region, axis: str) -> bool:
+def _refuse_second(term: Term, region: Region, axis: str) -> None:
     form = term.form(region)
-    if form is None:
-        return False
-    raise StreamError(
-        f"the region of {region.boxes[-1]!r} is streamed along {form.axis!r} already: it holds one stream",
-        axis=axis,
-        box=region.boxes[-1],
-        remedy=f"unstream {form.axis!r} first",
-    )
+    if form is not None:
+        raise StreamError(
+            f"the region of {region.boxes[-1]!r} is streamed along {form.axis!r} already: it holds one stream",
+            axis=axis,
+            box=region.boxes[-1],
+            remedy=f"unstream {form.axis!r} first",
+        )
 
 
 def derive(term: Term, region: Region, axis: str, hoist: bool = True, lemma: bool = True) -> StreamForm:
