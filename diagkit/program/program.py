@@ -17,7 +17,6 @@ from diagkit.program.nest import Kernel
 from diagkit.program.pseudocode import pseudocode
 from diagkit.term import InputError, Term
 
-
 MONOSPACE = "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.35"
 
 @dataclass(frozen=True, repr=False)
