@@ -16,12 +16,12 @@ def test_golden_agrees_with_what_it_wrote(tmp_path):
 @pytest.mark.parametrize("other", ["ä\nb", "ä\r\nb\n", "a\nb\n", ""])
 def test_golden_fails_on_any_other_byte(tmp_path, other):
     Golden(tmp_path, update=True)("one.txt", "ä\nb\n")
-    with pytest.raises(pytest.fail.Exception, match="differs from golden one.txt"):
+    with pytest.raises(pytest.fail.Exception, match=r"differs from golden one\.txt"):
         Golden(tmp_path)("one.txt", other)
 
 
 def test_golden_fails_where_nothing_is_stored(tmp_path):
-    with pytest.raises(pytest.fail.Exception, match="no golden new.txt"):
+    with pytest.raises(pytest.fail.Exception, match=r"no golden new\.txt"):
         Golden(tmp_path)("new.txt", "text")
 
 
