@@ -19,6 +19,7 @@ from diagkit.term import InputError, Term
 
 MONOSPACE = "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.35"
 
+
 @dataclass(frozen=True, repr=False)
 class Program:
     """The loop nests of a diagram: one kernel per region, in the order in which they run.
