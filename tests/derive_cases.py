@@ -248,6 +248,55 @@ def projected_attention():
     return term(dk.einsum("q e, e d -> q d", O, W, name="Y"), name="projected attention", O=O)
 
 
+def softmin():
+    """Weights exp(min - s), from primitives."""
+    S, V = dk.array("S", q, x), dk.array("V", x, e)
+    E = dk.exp(dk.amin(S, x, name="n") - S)
+    O = dk.einsum("q x, x e -> q e", E / dk.total(E, x, name="Z"), V)
+    return term(O, name="softmin", E=E, O=O)
+
+
+def variance_of_rows():
+    """Squared distances from the mean of each row h, summed over all rows."""
+    X = dk.array("X", q, h, x)
+    return term(dk.total((X - dk.mean(X, over=x, name="mu")) ** 2, over=(h, x), name="T"), name="variance of rows")
+
+
+def distance_from_the_whole():
+    """Squared distances from the mean over h and x, summed over x alone."""
+    X = dk.array("X", q, h, x)
+    return term(dk.total((X - dk.mean(X, over=(h, x), name="mu")) ** 2, over=x, name="T"), name="from the whole")
+
+
+def summed_heads():
+    """A softmax for each head, contracted over heads and keys at once."""
+    P = dk.softmax(dk.array("S", h, q, x), over=x, name="P")
+    return term(dk.einsum("h q x, h x e -> q e", P, dk.array("V", h, x, e), name="O"), name="summed heads")
+
+
+def shared_maximum():
+    """exp shifted by the largest maximum of all rows: a reduction of a reduction."""
+    S = dk.array("S", q, x)
+    top = dk.amax(dk.amax(S, x, name="m"), q, name="top")
+    return term(dk.total(dk.exp(S - top), x, name="Z"), name="shared maximum")
+
+
+def tempered():
+    """Attention with a temperature for each query, inside the exponential."""
+    S, V, t = dk.array("S", q, x), dk.array("V", x, e), dk.array("t", q)
+    E = dk.exp((S - dk.amax(S, x, name="m")) * (t * t + 1))
+    O = dk.einsum("q x, x e -> q e", E, V) / dk.total(E, x, name="Z")
+    return term(O, name="tempered", E=E, O=O)
+
+
+def base_two():
+    """The same with powers of two."""
+    S, V = dk.array("S", q, x), dk.array("V", x, e)
+    E = ops.combine(lambda s, m: 2 ** (s - m), S, dk.amax(S, x, name="m"))
+    O = dk.einsum("q x, x e -> q e", E / dk.total(E, x, name="Z"), V)
+    return term(O, name="base two", E=E, O=O)
+
+
 FORMS = {
     "attention": (attention, "x", {}),
     "attention, normalised": (attention, "x", {"hoist": False}),
@@ -290,5 +339,14 @@ FORMS = {
     "joint softmax": (joint_softmax, "x", {}),
     "joint softmax, normalised": (joint_softmax, "x", {"hoist": False}),
     "projected attention": (projected_attention, "x", {}),
+    "softmin": (softmin, "x", {}),
+    "variance of rows": (variance_of_rows, "x", {}),
+    "variance of rows, power sums": (variance_of_rows, "x", {"lemma": False}),
+    "distance from the whole": (distance_from_the_whole, "x", {}),
+    "summed heads": (summed_heads, "x", {}),
+    "summed heads, normalised": (summed_heads, "x", {"hoist": False}),
+    "shared maximum": (shared_maximum, "x", {}),
+    "tempered": (tempered, "x", {}),
+    "base two": (base_two, "x", {}),
 }
 """Every diagram that must stream: (how to make it, the axis, options of `stream`)."""

@@ -130,7 +130,7 @@ def correction(expr: Any, inside: Symbols, waiting: Symbols, sound: Callable[[An
 def _ratio(factor: Any, inside: Symbols, waiting: Symbols, sound: Callable[[Any], bool]) -> Any | None:
     if isinstance(factor, sympy.exp):
         return _exponential(sympy.exp, factor.args[0], inside, waiting)
-    if factor.is_Pow and factor.base.is_number:
+    if _is_power(factor):
         return _exponential(lambda u: factor.base**u, factor.exp, inside, waiting)
     if not factor.free_symbols & inside:
         return _alone(factor, waiting, sound)
@@ -164,20 +164,34 @@ def shift(expr: Any, inside: Symbols, waiting: Symbols) -> Any | None:
     return None if difference.free_symbols & inside else difference
 
 
-def guarded(expr: Any, maxima: Symbols, may_vanish: Callable[[Any], bool]) -> Any:
-    """`expr` safe on chunks that see nothing: a maximum that is subtracted, in an exponent or by a box of
-    its own, counts as 0 where it is -inf, and a division by what may be an empty sum gives 0."""
-    if maxima:
-        expr = _finite_shifts(expr, maxima) if expr.is_Add else expr
-        expr = expr.replace(sympy.exp, lambda exponent: sympy.exp(_finite_shifts(exponent, maxima)))
+def guarded(expr: Any, extremes: Mapping[Any, Any], may_vanish: Callable[[Any], bool]) -> Any:
+    """`expr` safe on chunks that see nothing, and a division by what may be an empty sum 0.
+
+    `extremes` are maxima (1) and minima (-1) that are still infinite where nothing was seen. One that is
+    taken off, in an exponent or by a box of its own, counts as 0 there: exp(-inf - (-inf)) never happens.
+    """
+    if extremes:
+        expr = _finite_shifts(expr, extremes) if expr.is_Add else expr
+        expr = expr.replace(sympy.exp, lambda exponent: sympy.exp(_finite_shifts(exponent, extremes)))
+        expr = expr.replace(_is_power, lambda power: power.base ** _finite_shifts(power.exp, extremes))
     return expr.replace(_divides(may_vanish), lambda power: quotient(ONE, 1 / power))
 
 
-def _finite_shifts(exponent: Any, maxima: Symbols) -> Any:
-    kept = {finite(m): value(f"{m.name}{_OPAQUE}") for m in maxima}
+def _is_power(expr: Any) -> bool:
+    return bool(expr.is_Pow and expr.base.is_number and not expr.exp.is_number)
+
+
+def _finite_shifts(exponent: Any, extremes: Mapping[Any, Any]) -> Any:
+    kept = {finite(m): value(f"{m.name}{_OPAQUE}") for m in extremes}
     bare = exponent.xreplace(kept)
-    wrapped = bare.xreplace({m: finite(m) for m in maxima if sympy.expand(bare).coeff(m).could_extract_minus_sign()})
-    return wrapped.xreplace({symbol: shift for shift, symbol in kept.items()})
+    wrapped = {m: sign * finite(sign * m) for m, sign in extremes.items() if _taken_off(bare, m, sign)}
+    return bare.xreplace(wrapped).xreplace({symbol: shift for shift, symbol in kept.items()})
+
+
+def _taken_off(exponent: Any, extreme: Any, sign: Any) -> bool:
+    """Whether a maximum is subtracted, or a minimum added."""
+    slope = sign * sympy.expand(exponent).coeff(extreme)
+    return bool(slope != 0 and slope.could_extract_minus_sign())
 
 
 def _divides(may_vanish: Callable[[Any], bool]) -> Callable[[Any], bool]:

@@ -71,16 +71,22 @@ class Writer:
 
     def over_wires(self, expr: Any, versions: Versions) -> Any:
         """A formula of values as one over wires in the wanted versions, these being written."""
-        maxima = frozenset(filter(self._is_maximum, expr.free_symbols)) if versions is not END else frozenset()
-        expr = guarded(expr, maxima, self._may_vanish)
+        extremes = {s: sign for s in expr.free_symbols if versions is not END and (sign := self._extreme(s))}
+        expr = guarded(expr, extremes, self._may_vanish)
         expr = gathered(expr)
         known = [s for s in _symbols(expr, expr.free_symbols) if _bare(s) in self.chain.axes]
         return expr.xreplace({symbol: value(self.wire(symbol, versions)) for symbol in known})
 
-    def _is_maximum(self, symbol: Any) -> bool:
-        """A maximum as it is after the change: what an exponent may subtract although it is -inf."""
-        found = self.state.get(_bare(symbol).name)
-        return found is not None and found.start == -sympy.oo and symbol.name.endswith(NEW)
+    def _extreme(self, symbol: Any) -> int:
+        """1 for a maximum and -1 for a minimum as they are after the change, when they may be infinite; else 0."""
+        return self._sign(_bare(symbol).name) if symbol.name.endswith(NEW) else 0
+
+    def _sign(self, name: str) -> int:
+        if name in self.state:
+            return {"max": 1, "min": -1}.get(self.state[name].op, 0)
+        box = self.chain.boxes.get(name)
+        of_extremes = isinstance(box, Reduce) and self.chain.waits[name] and name not in self.sums.values
+        return self._sign(box.inputs[0]) if isinstance(box, Reduce) and of_extremes and box.op in ("max", "min") else 0
 
     def _waits(self, symbol: Any) -> bool:
         return bool(_bare(symbol).name in self.state or self.chain.waits.get(_bare(symbol).name))
@@ -150,8 +156,8 @@ class Writer:
                 (place, symbol) for place, symbol in enumerate(marked) if not self.chain.carries(_bare(symbol).name)
             ]
             places = {arg(place): symbol for place, symbol in fixed}
-            maxima = frozenset(place for place, symbol in places.items() if self._is_maximum(symbol))
-            changed["expr"] = guarded(box.expr, maxima, lambda below: self._may_vanish(below.xreplace(places)))
+            extremes = {place: sign for place, symbol in places.items() if (sign := self._extreme(symbol))}
+            changed["expr"] = guarded(box.expr, extremes, lambda below: self._may_vanish(below.xreplace(places)))
         self.add(replace(box, **changed))
 
     def operand(self, core: Any, source: str, owner: str) -> str:

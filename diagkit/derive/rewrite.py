@@ -218,7 +218,7 @@ def _combined(pull: Pull, partial: Any) -> Any:
     """What was pulled out, with the partial result; a division by what may be an empty sum is guarded."""
     added = getattr(pull.box, "op", "sum") != "sum"
     formula = partial + pull.outside if added else partial * pull.outside
-    return gathered(guarded(formula, frozenset(), lambda below: bool(_values(below)) and not is_positive(below, {})))
+    return gathered(guarded(formula, {}, lambda below: bool(_values(below)) and not is_positive(below, {})))
 
 
 def _free(name: str, taken: set[str]) -> str:

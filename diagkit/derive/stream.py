@@ -24,6 +24,7 @@ def stream(
     """Run one region in chunks along one axis: ``stream(x="s_x")``, ``stream(x=32)``, ``stream(x=None)``.
 
     The chunk is in elements. `region` names a box of the region where several could stream the axis.
+    What is divided by a sum over the axis is divided once, at the end, and is 0 where that sum is 0.
     With ``hoist=False`` divisions stay inside the sums: the always-normalised form. With
     ``lemma=False`` variances are streamed by power sums, which cancel for data with a large mean.
     The result carries a `StreamForm`: state, step, tail, merge, and the equations used.
