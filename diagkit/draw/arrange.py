@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from diagkit.draw.plan import Column, Key
 from diagkit.draw.rows import Bundle, Line, Strand, Track, Zone
@@ -201,18 +202,18 @@ def _inline(line: Line, stack: list[Bundle], column: Column, operands: list[Bund
     if lane is None:
         line.room(bundle.strands[0], bundle.strands[-1], 24, 24)
     else:
-        _lane_room(line, bundle, lane, 22 if column.glyph == "mask" else 18)
+        _lane_room(line, bundle, lane, *((36, 22) if column.glyph == "mask" else (18, 18)))
     rows = _recoloured(line, bundle.strands if ahead.lane else bundle.wires, column.level)
     placed.makes = rows
     _result(line, [bundle], column, rows)
     return placed
 
 
-def _lane_room(line: Line, bundle: Bundle, lane: Strand, gap: float) -> None:
-    place = bundle.strands.index(lane)
-    for upper, lower in zip(bundle.strands[place - 1 : place + 1], bundle.strands[place : place + 2], strict=False):
-        if place:
-            line.need(upper, lower, gap)
+def _lane_room(line: Line, bundle: Bundle, lane: Strand, head: float, foot: float) -> None:
+    """Room above and below the line of scalars, towards the wires of its own array."""
+    for upper, lower in pairwise(bundle.strands):
+        if lower is lane or upper is lane:
+            line.need(upper, lower, head if lower is lane else foot)
 
 
 def _through(line: Line, stack: list[Bundle], column: Column, operands: list[Bundle], ahead: Ahead) -> Placed:

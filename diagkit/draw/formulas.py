@@ -59,7 +59,7 @@ def _named(term: Term, box: Map, expr: Any, tight: int = 0) -> Runs:
     return formula(expr, tuple(term.axes), lambda name: called.get(name) or name_runs(name), tight)
 
 
-def short(runs: Runs, box: Box, room: float = 118.0) -> Runs:
+def short(runs: Runs, box: Box, room: float = 150.0) -> Runs:
     """The runs where they are short enough for a glyph, else the box's own name."""
     return runs if runs_width(runs, 14) <= room else name_runs(short_name(box.name), room, 14)
 

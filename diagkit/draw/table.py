@@ -63,9 +63,11 @@ class Cells:
     levels: tuple[int, ...]
     cells: tuple[dict[Any, list[Runs]], ...]
     totals: tuple[list[Runs], ...]
+    given: tuple[Row, ...] = ()
+    order: tuple[str, ...] = ()
 
     def spans(self, row: int, keys: Sequence[Any]) -> list[Span]:
-        """The cells of a row over these columns; neighbours that say the same are one."""
+        """The cells of a row over these columns; neighbours that say the same are one, on fewer lines."""
         found: list[Span] = []
         for key in keys:
             lines = self.cells[row].get(key, [])
@@ -73,7 +75,12 @@ class Cells:
                 found[-1] = Span((*found[-1].keys, key), lines)
             else:
                 found.append(Span((key,), lines))
-        return [span for span in found if span.lines]
+        return [self._joined(row, span) for span in found if span.lines]
+
+    def _joined(self, row: int, span: Span) -> Span:
+        if len(span.keys) == 1:
+            return span
+        return Span(span.keys, _lines(self.given[row].cells[span.keys[0]], self.order, ROOM * len(span.keys) / 2))
 
     def widths(self, keys: Sequence[Any]) -> dict[Any, float]:
         """How wide each of these columns has to be for its cells."""
@@ -96,8 +103,9 @@ class Cells:
 
     def height(self, row: int, keys: Sequence[Any], total: bool) -> float:
         """How high a row is over these columns."""
-        counts = [len(self.cells[row].get(key, [])) for key in keys] + [len(self.totals[row]) if total else 0]
-        return 5.0 + LINE * max([1, *counts])
+        spans = self.spans(row, keys)
+        counts = [len(span.lines) for span in spans] + [len(self.totals[row]) if total else 0]
+        return (9.0 if any(len(span.keys) > 1 for span in spans) else 5.0) + LINE * max([1, *counts])
 
 
 def _wide(lines: list[Runs]) -> float:
@@ -112,7 +120,14 @@ def set_table(table: Table | None, columns: Sequence[Column], order: Sequence[st
         {key: lines for key in keys if (lines := _lines(row.cells.get(key), order, room_of(key)))} for row in rows
     )
     totals = tuple(_lines(row.total, order) for row in rows)
-    return Cells(tuple(_row_name(row.name) for row in rows), tuple(row.level for row in rows), cells, totals)
+    return Cells(
+        tuple(_row_name(row.name) for row in rows),
+        tuple(row.level for row in rows),
+        cells,
+        totals,
+        tuple(rows),
+        tuple(order),
+    )
 
 
 def _row_name(name: str) -> Runs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from diagkit.draw.pen import Pen, row
-from diagkit.draw.rows import Bundle, Line, Span, Strand, Zone
+from diagkit.draw.rows import Bundle, Line, Strand, Zone
 from diagkit.draw.scene import Command, Point, polyline, swing
 
 
@@ -86,10 +86,10 @@ def _same(one: Strand, other: Strand) -> bool:
 def draw_separators(pen: Pen, line: Line) -> None:
     """Dashed lines between neighbouring arrays; they follow the rows and end where arrays meet."""
     open_fences: list[_Fence] = []
-    for zone in line.zones:
+    for zone, following in zip(line.zones, [*line.zones[1:], None], strict=True):
         found: list[_Fence] = []
         for upper, lower in _neighbours(zone):
-            y = (row(upper, zone) + row(lower, zone)) / 2
+            y = _half_way(zone, upper, lower, following)
             before = next((fence for fence in open_fences if fence.follows(upper, lower)), None)
             if before is not None:
                 open_fences.remove(before)
@@ -100,6 +100,16 @@ def draw_separators(pen: Pen, line: Line) -> None:
         open_fences = found
     for fence in open_fences:
         _draw_fence(pen, fence)
+
+
+def _half_way(zone: Zone, upper: Strand, lower: Strand, following: Zone | None) -> float:
+    """The height between two wires; at a glyph from which more rows leave than enter, below these too."""
+    y = (row(upper, zone) + row(lower, zone)) / 2
+    if zone.kind != "glyph" or following is None:
+        return y
+    here = _Fence(upper, lower, [])
+    later = [(row(a, following) + row(b, following)) / 2 for a, b in _neighbours(following) if here.follows(a, b)]
+    return max([y, *later])
 
 
 def _neighbours(zone: Zone) -> list[tuple[Strand, Strand]]:
@@ -113,8 +123,16 @@ def _draw_fence(pen: Pen, fence: _Fence) -> None:
         while len(points) >= 2 and abs(points[-1][1] - point[1]) < 0.05 and abs(points[-2][1] - point[1]) < 0.05:
             points.pop()
         points.append(point)
-    if len(points) > 1 and points[-1][0] - points[0][0] > 6:
+    points = _slanted(points)
+    if len(points) > 1 and points[-1][0] - points[0][0] > 14:
         pen.draw("line", polyline(points), "separator")
 
 
-__all__ = ["Span", "draw_separators", "draw_wires"]
+def _slanted(points: list[Point]) -> list[Point]:
+    """The points with every upright step leant over by 45 degrees, as far as there is room."""
+    made = list(points)
+    for place, (one, other) in enumerate(pairwise(points)):
+        if abs(one[0] - other[0]) < 1:
+            lean = min(abs(one[1] - other[1]) / 2, 5.0)
+            made[place], made[place + 1] = (one[0] - lean, one[1]), (other[0] + lean, other[1])
+    return made
