@@ -15,7 +15,7 @@ def attention(name: str = "attention", **options: Any) -> dk.Diagram:
     Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
     S = dk.einsum("q d, x d -> q x", Q, K) * d.size**-0.5
     P = dk.softmax(S, over=x)
-    O = dk.einsum("q x, x d -> q d", P, V)  # noqa: E741
+    O = dk.einsum("q x, x d -> q d", P, V)
     return dk.Diagram(O, name=name, **options)
 
 
@@ -35,7 +35,7 @@ def layer(X: dk.Node, number: int) -> dk.Node:
     K = dk.einsum("x e, e h d -> h x d", M, dk.weight(f"{tag}Wk", e, h, d), name=f"{tag}K")
     V = dk.einsum("x e, e h d -> h x d", M, dk.weight(f"{tag}Wv", e, h, d), name=f"{tag}V")
     A = dk.attention(Q, K, V, over=x, features=d, mask=dk.causal(n, x, name=f"{tag}mask"), name=f"{tag}A")
-    O = dk.einsum("h n d, h d e -> n e", A, dk.weight(f"{tag}Wo", h, d, e), name=f"{tag}O")  # noqa: E741
+    O = dk.einsum("h n d, h d e -> n e", A, dk.weight(f"{tag}Wo", h, d, e), name=f"{tag}O")
     Y = dk.combine(lambda a, b: a + b, X, O, name=f"{tag}Y")
     Z = dk.rms_norm(Y, over=e, gain=dk.weight(f"{tag}γ₂", e), name=f"{tag}Z")
     G = dk.silu(dk.einsum("n e, e f -> n f", Z, dk.weight(f"{tag}Wg", e, f), name=f"{tag}G"), name=f"{tag}g")

@@ -1,6 +1,6 @@
 """Kernels that the tests of the numba target share: few texts, each compiled once and kept on disk."""
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -99,7 +99,7 @@ TERMS = {
 TILES = {"g_q": 32, "s_x": 16, "g_e": 24}
 
 
-@lru_cache(maxsize=None)
+@cache
 def kernel(name):
     """The kernel of that name, sizes open, tiles as in TILES."""
     term = TERMS[name]()

@@ -36,7 +36,7 @@ def attention(**parts: object) -> dk.Diagram:
     Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
     S = dk.einsum("q d, x d -> q x", Q, K) * d.size**-0.5
     P = dk.softmax(S, over=x)
-    O = dk.einsum("q x, x d -> q d", P, V)  # noqa: E741
+    O = dk.einsum("q x, x d -> q d", P, V)
     return dk.Diagram(O, name="attention", **parts)
 
 
