@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import examples
+import program_cases
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from test_draw_gallery import GALLERY, check_svg, flash, flash_table, tiled
 
 import diagkit as dk
-from diagkit import draw
+from diagkit import derive, draw
 from diagkit.draw import Row, Table
 from diagkit.draw.scene import Mark, Run, Scene, Words
-from diagkit.term import DiagkitError, size
+from diagkit.term import DiagkitError, Label, size
 
 ANY_TEXT = st.text(min_size=1, max_size=30).filter(lambda text: bool(text.strip()))
 
 PROCESS = """
 import sys; sys.path.insert(0, {tests!r})
 import test_draw_gallery as gallery
-from diagkit import draw
+from diagkit import derive, draw
 for name in ("flash", "causal flash", "layer linear, streamed", "odd", "transformer"):
     sys.stdout.buffer.write(draw.svg(*gallery.GALLERY[name]()).encode())
 """
@@ -48,7 +50,7 @@ def test_draws_without_matplotlib() -> None:
 import sys
 sys.modules["matplotlib"] = None
 import diagkit as dk
-from diagkit import draw
+from diagkit import derive, draw
 q, d = dk.axes("q d")
 row = dk.Diagram(dk.softmax(dk.array("X", q, d), over=d))
 sys.stdout.buffer.write(draw.svg(row).encode())
@@ -66,7 +68,7 @@ import sys
 import matplotlib
 matplotlib.use("svg")
 import diagkit as dk
-from diagkit import draw
+from diagkit import derive, draw
 q, d = dk.axes("q d")
 draw.png(dk.Diagram(dk.softmax(dk.array("X", q, d), over=d)))
 assert matplotlib.get_backend() == "svg" and "matplotlib.pyplot" not in sys.modules
@@ -201,6 +203,42 @@ def test_each_region_loads_and_stores() -> None:
 def test_labels_change_with_the_level() -> None:
     words = [line.text for line in draw.scene(flash()).words]
     assert "gq(16)" in words and words.count("sx") >= 2
+
+
+def test_tiles_of_tiles() -> None:
+    labels = (Label("group", "q", size("g_q")), Label("group", "q", size("t_q"), level=2))
+    words = [line.text for line in draw.scene(tiled().replace(levels=(("QK", 2),), labels=labels)).words]
+    assert "gq" in words and "tq" in words
+
+
+def test_a_stream_labels_its_own_region_only() -> None:
+    q, x, y = dk.axes("q x y")
+    S = dk.einsum("q x, x y -> q y", dk.array("A", q, x), dk.array("B", x, y), name="S")
+    two = dk.Diagram(dk.einsum("q y, q x -> x y", S, dk.array("C", q, x), name="T"), name="two kernels")
+    term = derive.stream(two, x="s_x", region="S")
+    sheet = draw.plan(term)
+    streamed = next(n for n, region in enumerate(term.regions) if region.boxes == ("S",))
+    assert sheet.tile(streamed, "x") and not sheet.tile(1 - streamed, "x")
+    assert draw.overlaps(draw.scene(term)) == []
+
+
+def test_a_form_written_by_hand_draws_too() -> None:
+    term = program_cases.flash_by_hand()
+    check_svg(draw.svg(term))
+    assert draw.overlaps(draw.scene(term)) == []
+    names = {line.text for line in draw.scene(term).words if line.role == "name"}
+    assert {"m", "z", "o", "m′", "z′", "o′"} <= names
+
+
+def test_the_pictures_of_the_documentation_are_current() -> None:
+    """Fails when a picture changed: look at it, then run ``python scripts/draw_docs.py``."""
+    root = Path(__file__).resolve().parent.parent
+    spec = importlib.util.spec_from_file_location("draw_docs", root / "scripts" / "draw_docs.py")
+    assert spec is not None and spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    for name, text in script.pictures().items():
+        assert (root / "docs" / name).read_text(encoding="utf-8") == text, f"docs/{name}"
 
 
 def test_the_loop_shows_its_state() -> None:

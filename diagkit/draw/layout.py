@@ -11,7 +11,7 @@ from diagkit.draw.arrange import LANE_GLYPHS, Ahead, Placed, arrange, closed_up
 from diagkit.draw.fonts import SANS
 from diagkit.draw.glyphs import GLYPHS
 from diagkit.draw.pen import TITLE, Pen
-from diagkit.draw.plan import GLOBAL, Column, Key, Sheet, Source
+from diagkit.draw.plan import Column, Key, Sheet, Source
 from diagkit.draw.rows import Bundle, Line, Strand, Zone
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
 from diagkit.draw.table import CELL, LINE, Cells
@@ -277,8 +277,8 @@ def _tint(pen: Pen, placed: Placed, box: tuple[float, float, float, float]) -> N
 def axis_runs(sheet: Sheet, bundle: Bundle, strand: Strand) -> tuple[Runs, bool]:
     """What is written on a wire in one place: its tile where a label partitions it there, else its axis,
     and whether with an overbar."""
-    tile = sheet.tiles.get((bundle.key[1], strand.axis)) if bundle.key[1] != GLOBAL else None
-    if tile is not None:
+    tile = sheet.tile(bundle.key[1], strand.axis, strand.level)
+    if tile:
         return tile, False
     return name_runs(strand.axis, 64, LABEL), strand.axis in sheet.barred
 

@@ -234,7 +234,7 @@ def _renewal(loop: Unfolded) -> Runs:
 
 def _heading(loop: Unfolded, sheet: Sheet) -> Runs:
     axis = loop.form.axis
-    tile = sheet.tiles.get((loop.number, axis)) or name_runs(f"s_{axis}")
+    tile = sheet.tile(loop.number, axis) or name_runs(f"s_{axis}")
     said = roman("the loop over ") + name_runs(axis) + roman(", ") + tile + roman(" at a time; carried: ")
     for place, (name, start) in enumerate(loop.starts.items()):
         said += (roman(", ") if place else ()) + name_runs(name) + roman(" from ") + formula(start)

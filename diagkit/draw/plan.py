@@ -64,12 +64,17 @@ class Sheet:
     sources: tuple[Source, ...]
     columns: tuple[Column, ...]
     outputs: tuple[Key, ...]
-    tiles: dict[tuple[int, str], Runs] = field(default_factory=dict)
+    tiles: dict[tuple[int, str, int], Runs] = field(default_factory=dict)
     barred: frozenset[str] = frozenset()
     shown: bool = False
     dense: bool = False
 
-    def plain_tiles(self) -> dict[tuple[int, str], Runs]:
+    def tile(self, region: int, axis: str, level: int = 1) -> Runs:
+        """What a label makes of an axis in a region, at a level or at the nearest slower one; else nothing."""
+        levels = [at for number, name, at in self.tiles if (number, name) == (region, axis) and at <= level]
+        return self.tiles[region, axis, max(levels)] if levels else ()
+
+    def plain_tiles(self) -> dict[tuple[int, str, int], Runs]:
         """The tiles without what divides them."""
         return {key: tuple(run for run in runs if not run.text.startswith("(")) for key, runs in self.tiles.items()}
 
@@ -97,7 +102,7 @@ class Planner:
         )
         outputs = tuple((wire, GLOBAL) for wire in self.term.outputs)
         columns = tuple(self._labelled() if self.shown else self._plain())
-        tiles = {(n, a): t for n in range(len(self.term.regions)) for a, t in self._tiles(n).items()}
+        tiles = {(n, *at): tile for n in range(len(self.term.regions)) for at, tile in self._tiles(n).items()}
         return Sheet(sources, columns, outputs, tiles, barred_axes(self.term), self.shown)
 
     def _plain(self) -> Iterable[Column]:
@@ -131,16 +136,16 @@ class Planner:
             (kind, number), kind, reads, makes, axes, level=level, region=number, head=roman(kind), about=about
         )
 
-    def _tiles(self, number: int) -> dict[str, Runs]:
+    def _tiles(self, number: int) -> dict[tuple[str, int], Runs]:
         region = self.term.regions[number]
         carried = {a.name for wire in (*region.loads, *region.boxes) for a in self.term.wires[wire].axes}
         form = self.term.form(region)
-        tiles = {}
-        for label in self.term.labels:
-            streams = label.kind == "stream"
-            if label.axis in carried and (not streams or form is None or form.axis == label.axis):
-                tiles[label.axis] = _tile_runs(label.tile, label.multiple)
-        return tiles
+        mine = {form.axis} if form else set() if self.term.forms else carried
+        return {
+            (label.axis, label.level): _tile_runs(label.tile, label.multiple)
+            for label in self.term.labels
+            if label.axis in (carried if label.kind == "group" else mine)
+        }
 
     def column(self, box: Box, region: int) -> Column:
         """The column of one box, drawn in a region (or in global memory)."""

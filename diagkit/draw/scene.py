@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from diagkit.draw.fonts import SERIF, width
 
@@ -142,7 +142,6 @@ class Scene:
     words: tuple[Words, ...]
     title: str = ""
     about: str = ""
-    spots: dict[str, BoxOf] = field(default_factory=dict, compare=False)
 
     def shifted(self, dx: float, dy: float) -> Scene:
         """Everything moved by (dx, dy), the sheet grown by as much."""
