@@ -43,6 +43,32 @@ class Reply:
     error: str = ""
 
 
+@dataclass(frozen=True)
+class Build:
+    """One compilation without a GPU: `function` of the file `path` for the compute `capability` (90 is sm_90).
+
+    `types` has Triton's type of each parameter, in order, or "1" where the number is known to be 1;
+    `aligned` the places of those that are multiples of 16.
+    """
+
+    path: str
+    function: str
+    types: tuple[str, ...]
+    aligned: tuple[int, ...]
+    capability: int
+    options: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Built:
+    """What came of it: shared memory in bytes, the assembler's log, the machine code as text; or `error`."""
+
+    shared_bytes: int = 0
+    log: str = ""
+    sass: str = ""
+    error: str = ""
+
+
 def send(stream: IO[bytes], message: Any) -> None:
     """Write one message: its length, then its pickle."""
     data = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)

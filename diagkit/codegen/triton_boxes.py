@@ -55,7 +55,7 @@ def _map(frame: Frame, box: Any, sure: tuple[str, ...]) -> Made:
     read = {wire for i, wire in enumerate(box.inputs) if arg(i) in expr.free_symbols}
     values: dict[Any, Text] = {arg(i): number(frame, w, order) for i, w in enumerate(box.inputs) if w in read}
     values |= {size(axis): Text(frame.size_of(axis), "int") for axis in frame.kernel.span}
-    found = scalar(powers_of_two(expr), values, TRITON)
+    found = scalar(folded(expr), values, TRITON)
     covered = {axis for wire in read for axis in frame.order[wire]}
     return Made(_spread(frame, found, order, bool(covered), covered == set(order)), order, found.kind)
 
@@ -70,17 +70,26 @@ def _spread(frame: Frame, found: Text, order: Order, some: bool, every: bool) ->
     return f"tl.full({frame.shape(order)}, {found}, {kind})"
 
 
-def powers_of_two(expr: Any) -> Any:
-    """Every exponential's argument times log2(e), spread over its terms: the target then takes exp2, and a
-    difference becomes one multiply-add.
+def folded(expr: Any) -> Any:
+    """The formula with each product's numbers as one, and exponentials ready for exp2: their argument times
+    log2(e), spread over its terms, so that a difference becomes one multiply-add.
 
-    >>> from sympy import exp, symbols
-    >>> powers_of_two(exp(symbols("s") - symbols("m")))
+    >>> from sympy import exp, sqrt, symbols
+    >>> folded(exp(symbols("s") - symbols("m")))
     exp(-1.4426950408889634*m + 1.4426950408889634*s)
+    >>> folded(symbols("s") / sqrt(128))
+    0.088388347648318441*s
     """
-    if not expr.has(sympy.exp):
-        return expr
-    return expr.replace(sympy.exp, lambda inside: sympy.exp(sympy.expand_mul(LOG2_E * inside), evaluate=False))
+    expr = expr.replace(sympy.exp, lambda inside: sympy.exp(sympy.expand_mul(LOG2_E * inside), evaluate=False))
+    return expr.replace(lambda part: part.is_Mul, _one_number)
+
+
+def _one_number(product: Any) -> Any:
+    numbers = [factor for factor in product.args if factor.is_number]
+    if len(numbers) < 2:
+        return product
+    rest = [factor for factor in product.args if not factor.is_number]
+    return sympy.Mul(sympy.Mul(*numbers).evalf(17), *rest)
 
 
 def _reduce(frame: Frame, box: Any) -> Made:
@@ -170,7 +179,7 @@ def _matrix(frame: Frame, wire: str, sides: tuple[Order, Order, Order], inner: O
 
 def _in_format(text: str, held: str, kind: str) -> str:
     """A block rounded to the format in which it is multiplied."""
-    text = f"clamp({text}, {LARGEST[kind]})" if kind in LARGEST and held not in LARGEST else text
+    # no clamp here: the hardware's own conversion to fp8 saturates, and so does the interpreter's
     if held in LARGEST and kind in LARGEST:
         text = f"{text}.to(tl.float32)"
     return f"{text}.to({ELEMENT[kind]})"

@@ -9,7 +9,7 @@ from diagkit.codegen.scalars import Dialect
 TRITON = Dialect(
     "triton",
     {
-        "exp": "tl.exp2({0})",  # its argument comes multiplied by log2(e): see `powers_of_two`
+        "exp": "tl.exp2({0})",  # its argument comes multiplied by log2(e): see `folded`
         "log": "tl.log({0})",
         "tanh": "tanh({0})",
         "erf": "tl.erf({0})",
