@@ -112,10 +112,27 @@ def chapter_section(chapter: Chapter) -> str:
     return f"<section id='{anchor(chapter)}'>{head}{stopped}{records}{run}{figures}</section>"
 
 
+SIGNS = {r"\times": "×", r"\infty": "∞", r"\to": "→", r"\le": "≤", r"\,": " ", "^2": "²", "^3": "³"}
+"""What short formulas between words are written with."""
+
+
 def prose(text: str) -> str:
-    """A paragraph of markdown: code and emphasis are kept, the rest is plain text."""
+    """A paragraph of markdown: code, emphasis and short formulas are kept, the rest is plain text.
+
+    >>> prose("a *square* of $n \\\\times n$ in `H`")
+    'a <em>square</em> of <i>n × n</i> in <code>H</code>'
+    """
     marked = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
-    return re.sub(r"(\*\*|\*|__)(?=\S)(.+?)(?<=\S)\1", r"<em>\2</em>", marked)
+    marked = re.sub(r"\$([^$]+)\$", lambda found: f"<i>{inline(found[1])}</i>", marked)
+    return re.sub(r"(\*\*|\*)(?=\S)(.+?)(?<=\S)\1", r"<em>\2</em>", marked)
+
+
+def inline(formula: str) -> str:
+    """A short formula of TeX as HTML: signs, powers and subscripts."""
+    for tex, sign in SIGNS.items():
+        formula = formula.replace(tex, sign)
+    raised = re.sub(r"\^\{?([\w+-]+)\}?", r"<sup>\1</sup>", formula)
+    return re.sub(r"_\{?(\w+)\}?", r"<sub>\1</sub>", raised)
 
 
 def record_rows(chapter: Chapter) -> Iterator[list[str]]:
