@@ -88,6 +88,12 @@ def test_what_a_notebook_shows_is_a_picture_and_a_listing() -> None:
     assert "QK" in bundle["text/plain"]
 
 
+def test_a_png_is_made_on_request() -> None:
+    whole = examples.attention()
+    assert whole._repr_mimebundle_(include={"image/png"})["image/png"][:4] == b"\x89PNG"
+    assert set(whole._repr_mimebundle_(exclude={"image/svg+xml"})) == {"text/plain"}
+
+
 DRAW = """
 import sys; sys.path.insert(0, {tests!r})
 import examples, hashlib

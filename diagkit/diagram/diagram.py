@@ -161,5 +161,8 @@ class Diagram(Term):
     def _repr_mimebundle_(
         self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
     ) -> Mapping[str, Any]:
-        """What a notebook shows: the picture, and the listing where there are no pictures."""
-        return {"image/svg+xml": self.svg(), "text/plain": str(self)}
+        """What a notebook shows: the picture, and the listing where there are no pictures; a PNG only where
+        `include` asks for "image/png"."""
+        from diagkit.diagram.shown import bundle
+
+        return bundle(self, include, exclude)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,19 @@ def save(term: Term, path: str | Path) -> Path:
 def listing(term: Term) -> str:
     """The diagram as text: one line per box, with its costs."""
     return draw.listing(term, cost_table(term))
+
+
+_SHOWN: dict[str, Callable[[Term], Any]] = {
+    "image/svg+xml": picture,
+    "text/plain": listing,
+    "image/png": lambda term: draw.png(term, cost_table(term)),
+}
+
+
+def bundle(term: Term, include: Iterable[str] | None, exclude: Iterable[str] | None) -> dict[str, Any]:
+    """The picture by kind of data: SVG and text unless `include` names others, less those in `exclude`."""
+    wanted = set(include or ("image/svg+xml", "text/plain")) - set(exclude or ())
+    return {kind: show(term) for kind, show in _SHOWN.items() if kind in wanted}
 
 
 def strip(done: Derivation, theme: str = "light") -> Picture:
