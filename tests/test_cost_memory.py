@@ -181,3 +181,11 @@ def test_boxes_named_load_and_store():
     store = dk.total(load, over=cases.x, name="store")
     held = memory(fuse(derive_cases.term(store)))
     assert held.columns() == {(0, "load'"): q * x, (0, "load"): q * x, (0, "store"): q * x + q, (0, "store'"): q}
+
+
+def test_what_the_loop_reads_stays_for_all_of_it():
+    """Q is read by the first box of the step alone, and must be there for the next chunk."""
+    held = memory(flash()).columns()
+    step = [name for _, name in held][1:-2]
+    assert step[0] == "QK"
+    assert all(held[0, name].coeff(d).has(g) and held[0, name].coeff(d).has(s) for name in step)

@@ -264,3 +264,27 @@ def test_exponents_are_those_of_large_memory():
     assert dict(zip([powers for powers, _ in moved.active], exponents(moved, [held]), strict=True)) == {
         (-1, 0): sympy.Rational(1, 2), (0, -1): sympy.Rational(1, 2), (-1, -1): 1,
     }  # fmt: skip
+
+
+def test_numerics_find_an_uneven_optimum():
+    """3/t + 50/u + 40/(t u) with 2 t u + t <= 1000: where the gradients are parallel."""
+    t, u = size("t"), size("u")
+    moved, held = 3 / t + 50 / u + 40 / (t * u), 2 * t * u + t
+    best = minimise(posynomial(moved, [t, u]), [posynomial(held, [t, u])], 1000, [1e6, 1e6])
+    slopes = [[float(sympy.diff(one, v).subs(best)) for v in (t, u)] for one in (moved, held)]
+    assert slopes[0][0] * slopes[1][1] == pytest.approx(slopes[0][1] * slopes[1][0], rel=1e-5)
+    assert float(held.subs(best)) == pytest.approx(1000, rel=1e-7)
+
+
+def test_newtons_step_uses_the_slope_of_the_barrier():
+    """In one dimension: minus the first derivative over the second, by differences of the barrier itself."""
+    import numpy as np
+    from diagkit.cost import numeric
+
+    t = size("t")
+    goal, bound = numeric.log_sum(posynomial(5 / t + 1, [t])), numeric.log_sum(posynomial(t + 3, [t]), 50.0)
+    setup = (goal, [bound], np.array([4.0]), np.array([True]))
+    step, _ = numeric._newton(*setup, np.array([1.3]), 2.0)
+    left, here, right = (numeric._barrier(*setup, np.array([y]), 2.0) for y in (1.3 - 1e-4, 1.3, 1.3 + 1e-4))
+    first, second = (right - left) / 2e-4, (right - 2 * here + left) / 1e-8
+    assert step[0] == pytest.approx(-first / second, rel=1e-4)

@@ -18,7 +18,7 @@ from diagkit.cost.exact import Number, evaluate
 from diagkit.cost.kernel import Kernel, kernels
 from diagkit.cost.lifetimes import Buffer, buffers, events
 from diagkit.cost.show import Shown, Table
-from diagkit.cost.upper import undominated
+from diagkit.cost.upper import largest, undominated
 from diagkit.term import FORMATS, Term, check_format
 
 Live = tuple[tuple[Any, int, int], ...]
@@ -65,7 +65,7 @@ class Memory(Shown):
         """The most that is live at once: a formula, a Max only where sizes decide; a number at `sizes`."""
         if sizes:
             return max((evaluate(amount, sizes) for amount in self._highest()), default=0)
-        return sympy.Max(0, *self._highest())
+        return largest(self._highest())
 
     def _highest(self) -> list[Any]:
         return undominated(dict.fromkeys(self.columns().values()))

@@ -12,7 +12,7 @@ from diagkit.cost.exact import relax
 from diagkit.cost.kernel import Kernel, kernels
 from diagkit.cost.memory import memory
 from diagkit.cost.transfers import kernel_transfers
-from diagkit.cost.upper import undominated
+from diagkit.cost.upper import largest
 from diagkit.cost.work import UNITS, work
 from diagkit.term import Term, flatten
 
@@ -70,7 +70,7 @@ def _held(term: Term, cut: tuple[Kernel, ...]) -> CostRow:
     for (number, name), amount in held.columns().items():
         key = place[number].get(name) or (name.rstrip("'"), number)
         parts.setdefault(key, []).append(amount)
-    cells = {key: sympy.Max(*undominated(amounts)) for key, amounts in parts.items()}
+    cells = {key: largest(amounts) for key, amounts in parts.items()}
     return CostRow("M", "elements", 1, cells, held.peak())
 
 

@@ -28,6 +28,14 @@ def undominated(amounts: Iterable[Any]) -> list[Any]:
     return kept
 
 
+def largest(amounts: Iterable[Any]) -> Any:
+    """The largest of the amounts: one of them where that is sure, else a Max; 0 of none."""
+    kept = undominated(amounts)
+    if len(kept) < 2:
+        return kept[0] if kept else sympy.Integer(0)
+    return sympy.Max(*kept, evaluate=False)  # what sympy would try in vain was tried above, and faster
+
+
 def at_least(high: Any, low: Any) -> bool:
     """Whether `high` >= `low` at all sizes of 1 and up; False where it is not sure.
 
