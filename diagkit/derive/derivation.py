@@ -125,7 +125,8 @@ def _said(expr: Any) -> str:
 
 
 def _bracketed(text: str, expr: Any) -> str:
-    return f"({text})" if expr.is_Add or expr.is_Mul or isinstance(expr, quotient) else text
+    simple = expr.is_Symbol or isinstance(expr, sympy.exp) or (expr.is_Pow and expr.exp.is_positive)
+    return text if simple else f"({text})"
 
 
 def _set(expr: Any) -> str:

@@ -32,7 +32,7 @@ def identities(chain: Sorted, sums: Sums) -> Identity:
         pairs += _state(one, short)
     whole = {name: worth for name, worth in sums.values.items() if not worth.is_Symbol}
     pairs += [(short(value(name)), short(gathered(worth))) for name, worth in whole.items()]
-    return tuple(pairs)
+    return tuple(dict.fromkeys(pairs))
 
 
 def _state(one: Accumulator, short: Any) -> list[tuple[Any, Any]]:
@@ -40,15 +40,16 @@ def _state(one: Accumulator, short: Any) -> list[tuple[Any, Any]]:
     factor = one.carry / own
     pairs = []
     if one.op == "sum" and one.carry != own and not factor.has(own):
-        summand = plain(sympy.Mul(*one.operands))
-        changing = summand.xreplace({renewed_of(s): s for s in one.carry.free_symbols if s.name.endswith(NEW)})
-        pairs.append((short(quotient(changing, summand)), short(gathered(factor))))
+        later = {_before(s): s for s in one.carry.free_symbols if s.name.endswith(NEW)}
+        factors = sympy.Mul.make_args(plain(sympy.Mul(*one.operands)))
+        changing = sympy.Mul(*(part for part in factors if part.free_symbols & set(later)))
+        pairs.append((short(quotient(changing.xreplace(later), changing)), short(gathered(factor))))
     part = value(f"{short(own).name}_chunk")
     pairs.append((short(renewed(own)), _COMBINE[one.op](short(gathered(one.carry)), part)))
     return pairs
 
 
-def renewed_of(symbol: Any) -> Any:
+def _before(symbol: Any) -> Any:
     """The value before the chunk, of a value after it."""
     return value(symbol.name.removesuffix(NEW))
 
@@ -56,8 +57,10 @@ def renewed_of(symbol: Any) -> Any:
 def short_names(chain: Sorted, sums: Sums) -> Any:
     """A function that rewrites an expression in short symbols, distinct and made from the wires' names."""
     table: dict[str, str] = {}
-    for name in (*sums.by_name(), *sums.values):
-        table[name] = _distinct(_short(name, name in sums.values), set(table.values()))
+    shown = (*sums.by_name(), *sums.values)
+    others = {_bare(wire) for wire in chain.term.wires if wire not in shown}
+    for name in shown:
+        table[name] = _distinct(_short(name, name in sums.values), {*table.values(), *others})
 
     def short(expr: Any) -> Any:
         values = [symbol for symbol in expr.free_symbols if not symbol.is_integer]
@@ -68,8 +71,13 @@ def short_names(chain: Sorted, sums: Sums) -> Any:
 
 def _said(name: str, table: dict[str, str]) -> str:
     bare = name.removesuffix(NEW)
-    said = table.get(bare, bare.rpartition(".")[2] or bare)
+    said = table.get(bare, _bare(bare))
     return f"{said}_new" if name.endswith(NEW) else said
+
+
+def _bare(wire: str) -> str:
+    """The last part of a name: what a wire inside a block is called there."""
+    return wire.rpartition(".")[2] or wire
 
 
 def _short(name: str, whole: bool) -> str:
@@ -89,4 +97,4 @@ def _distinct(name: str, taken: set[str]) -> str:
     return made
 
 
-__all__ = ["identities", "method", "renewed_of", "short_names"]
+__all__ = ["identities", "method", "short_names"]

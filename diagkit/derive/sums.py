@@ -88,6 +88,7 @@ class Sums:
         self.found: dict[Any, Accumulator] = {}
         self.values: dict[str, Any] = {}
         self.centres: dict[Any, Centre] = {}
+        self.deviations: dict[str, Any] = {}
         self.summand: dict[Any, Any] = {}
         self.methods: dict[str, str] = {}
         self.over: frozenset[str] = frozenset()
@@ -204,9 +205,7 @@ class Sums:
     def _terms(self, formula: Any) -> list[tuple[Any, Any]]:
         """(what is multiplied on at the end, what is summed) for each term of a polynomial."""
         polynomial, hidden = hide(formula)
-        written = terms(polynomial, hidden)
-        centred = self._centred(polynomial, hidden) if self.lemma else None
-        chosen = centred if centred is not None and len(centred) <= len(written) else written
+        chosen = terms(self._centred(polynomial, hidden) if self.lemma else polynomial, hidden)
         parts = []
         for factors in chosen:
             inside = self.chain.inside(factors, self.over)
@@ -214,33 +213,44 @@ class Sums:
             parts.append((product(f for f in factors if f not in summed), product(summed)))
         return parts
 
-    def _centred(self, polynomial: Any, hidden: dict[Any, Any]) -> list[list[Any]] | None:
-        """The terms over deviations a - mean(a), where the formula holds the mean of an `a` that it sums."""
+    def _centred(self, polynomial: Any, hidden: dict[Any, Any]) -> Any:
+        """The polynomial over deviations a - mean(a), wherever that takes no more terms."""
         for total in sorted(polynomial.free_symbols & set(map(value, self.by_name())), key=str):
-            sums = self.by_name()[total.name]
-            number = self._number(sums.over)
-            inverses = [symbol for symbol, part in hidden.items() if part in (quotient(ONE, number), 1 / number)]
-            inverse = next(iter(inverses), 1 / number if number.is_Integer else None)
-            if inverse is not None and sums.op == "sum" and len(sums.operands) == 1 and sums.carry == total:
-                deviation = self._centre(sums).symbol
-                written = sympy.expand(polynomial.xreplace({total: (sums.operands[0] - deviation) / inverse}))
-                if not written.has(total) and not (inverse.is_Symbol and written.has(1 / inverse)):
-                    return terms(written, hidden)
-        return None
+            written = self._over_deviations(polynomial, hidden, total)
+            if written is not None and len(terms(written, hidden)) <= len(terms(polynomial, hidden)):
+                polynomial = written
+                self._centre(self.by_name()[total.name])
+        return polynomial
+
+    def _over_deviations(self, polynomial: Any, hidden: dict[Any, Any], total: Any) -> Any | None:
+        """The polynomial with total = number * (a - deviation), where it holds the mean of an `a`."""
+        sums = self.by_name()[total.name]
+        number = self._number(sums.over)
+        inverses = [symbol for symbol, part in hidden.items() if part in (quotient(ONE, number), 1 / number)]
+        inverse = next(iter(inverses), 1 / number if number.is_Integer and number > 0 else None)
+        if inverse is None or sums.op != "sum" or len(sums.operands) != 1 or sums.carry != total:
+            return None
+        deviation = self._deviation(sums)
+        written = sympy.expand(polynomial.xreplace({total: (sums.operands[0] - deviation) / inverse}))
+        cancelled = not written.has(total) and not (inverse.is_Symbol and written.has(1 / inverse))
+        return written if cancelled else None
 
     def _number(self, over: tuple[str, ...]) -> Any:
         """How many elements are summed."""
         return product(self.chain.term.axis(name).size for name in over)
 
-    def _centre(self, sums: Accumulator) -> Centre:
-        known = next((c for c in self.centres.values() if c.total == value(sums.name)), None)
-        if known is not None:
-            return known
-        of = sums.operands[0]
-        symbol = value(self.chain.fresh(f"{of if of.is_Symbol else sums.name}.deviation", self.chain.joined(of)))
-        made = Centre(symbol, of, value(sums.name), self._seen(sums.over))
-        self.centres[symbol] = made
-        return made
+    def _deviation(self, sums: Accumulator) -> Any:
+        """The symbol of the deviations from the mean of what `sums` sums."""
+        if sums.name not in self.deviations:
+            of = sums.operands[0]
+            name = f"{of if of.is_Symbol else sums.name}.deviation"
+            self.deviations[sums.name] = value(self.chain.fresh(name, self.chain.joined(of)))
+        return self.deviations[sums.name]
+
+    def _centre(self, sums: Accumulator) -> None:
+        """Carry what deviations from this mean need: the count of what was seen."""
+        symbol = self._deviation(sums)
+        self.centres[symbol] = Centre(symbol, sums.operands[0], value(sums.name), self._seen(sums.over))
 
     def _count(self) -> Any:
         """The number of positions seen so far, counted once for all who ask."""
@@ -259,11 +269,17 @@ class Sums:
         if not kept:
             return self._number(tuple(self.over))
         cores, sources = tuple(core for core, _ in kept), tuple(source for _, source in kept)
-        moved = {s: renewed(s) for core in cores for s in core.free_symbols & set(self.centres)}
-        if not moved:
+        if self._cancels(product(cores)):
+            return ZERO
+        if not any(core.free_symbols & set(self.centres) for core in cores):
             ratio = self._correction(list(cores))
             return None if ratio is None else self._partial(name, box, cores, sources, ratio)
         return self._deviations(name, box, cores, sources)
+
+    def _cancels(self, core: Any) -> bool:
+        """Whether these are deviations from the mean of just what is summed: they sum to 0."""
+        centre = self.centres.get(core)
+        return centre is not None and set(self.by_name()[centre.total.name].over) == self.over
 
     def _deviations(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...]) -> Any | None:
         """A sum with powers of deviations: as the mean moves by -delta, (u + delta)^p is multiplied out."""
@@ -307,12 +323,8 @@ class Sums:
         return total
 
     def _lower(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...]) -> Any | None:
-        """A sum of lower degree in the deviations; the deviations themselves sum to 0, and 1 to the count."""
+        """A sum of lower degree in the deviations; 1 sums to the count."""
         kept = tuple((core, source) for core, source in zip(cores, sources, strict=True) if core != 1)
-        total = product(core for core, _ in kept)
-        centre = self.centres.get(total)
-        if centre is not None and set(self.by_name()[centre.total.name].over) == self.over:
-            return ZERO
         if not kept:
             return self._seen(tuple(self.over))
         cut = type(box)(**{**vars(box), "inputs": tuple(source for _, source in kept)})
