@@ -15,7 +15,7 @@ from diagkit.draw.plan import Column, Key, Sheet, Source
 from diagkit.draw.rows import Bundle, Line, Strand, Zone
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
 from diagkit.draw.table import CELL, LINE, Cells
-from diagkit.draw.typeset import name_runs, roman, short_name, source_name
+from diagkit.draw.typeset import cut, joined, name_runs, roman, short_name, source_name
 from diagkit.draw.wires import draw_separators, draw_wires
 
 LEFT = 20.0
@@ -191,7 +191,23 @@ def _draw_line(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn, top: float, r
         draw_separators(pen, drawn.line)
     draw_wires(pen, drawn.line)
     right = _draw_head(pen, cells, drawn, top, heights, right, ruled)
-    return right, low + 44
+    return right, low + 44 + _draw_brackets(pen, sheet, drawn, low + 42)
+
+
+def _draw_brackets(pen: Pen, sheet: Sheet, drawn: Drawn, y: float) -> float:
+    """Under each streamed region the way back to its start, chunk after chunk; how much height that takes."""
+    for number, axis in sheet.loops.items():
+        mine = [p for p in drawn.placed if p.column.region == number and p.column.glyph != "store"]
+        if mine:
+            left, right = drawn.heads[mine[0].column.key], mine[-1].zone.x1
+            pen.draw("line", polyline([(right, y - 8), (right, y), (left, y), (left, y - 6)]), "loop")
+            pen.draw(
+                "front", polyline([(left, y - 11), (left - 4, y - 4), (left + 4, y - 4)], closed=True), "loop-head"
+            )
+            tile = sheet.tile(number, axis)
+            said = roman("again for every chunk of ") + name_runs(axis, 90, NOTE + 2) + roman(", ") + tile
+            pen.say(cut(joined(said), right - left, NOTE + 2), (left + right) / 2, y + 15, NOTE + 2, "note")
+    return 26.0 if sheet.loops else 0.0
 
 
 def _place_columns(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn) -> float:

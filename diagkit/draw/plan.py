@@ -68,6 +68,7 @@ class Sheet:
     barred: frozenset[str] = frozenset()
     shown: bool = False
     dense: bool = False
+    loops: dict[int, str] = field(default_factory=dict)
 
     def tile(self, region: int, axis: str, level: int = 1) -> Runs:
         """What a label makes of an axis in a region, at a level or at the nearest slower one; else nothing."""
@@ -103,7 +104,9 @@ class Planner:
         outputs = tuple((wire, GLOBAL) for wire in self.term.outputs)
         columns = tuple(self._labelled() if self.shown else self._plain())
         tiles = {(n, *at): tile for n in range(len(self.term.regions)) for at, tile in self._tiles(n).items()}
-        return Sheet(sources, columns, outputs, tiles, barred_axes(self.term), self.shown)
+        forms = {number: self.term.form(region) for number, region in enumerate(self.term.regions)}
+        loops = {number: form.axis for number, form in forms.items() if form}
+        return Sheet(sources, columns, outputs, tiles, barred_axes(self.term), self.shown, loops=loops)
 
     def _plain(self) -> Iterable[Column]:
         for box in self.term.boxes:

@@ -154,7 +154,7 @@ def _set_cell(cell: Any, order: tuple[str, ...], room: float) -> list[Runs]:
     """An expression in lines; kept, because layers of one network say the same many times."""
     whole = formula(cell, order)
     if runs_width(whole, CELL) <= room or not isinstance(cell, sympy.Add):
-        return [cut(whole, 2 * ROOM, CELL)]
+        return [cut(whole, 1.6 * room, CELL)]
     return _broken(whole, room)
 
 
@@ -169,7 +169,7 @@ def _broken(runs: Runs, room: float) -> list[Runs]:
     for term in terms[1:]:
         longer = (*lines[-1], *term)
         lines[-1:] = [longer] if runs_width(longer, CELL) <= room else [lines[-1], tuple(term)]
-    return [cut(line, 2 * ROOM, CELL) for line in lines]
+    return [cut(line, 1.6 * room, CELL) for line in lines]
 
 
 def _split_at_signs(runs: Runs) -> Runs:

@@ -14,6 +14,7 @@ from diagkit.draw.scene import Run, Runs, runs_width
 from diagkit.term import finite, quotient, where
 
 THIN = "\u2009"
+TIMES = "\u2009·\u2009"
 SUB = (-0.17, 0.7)
 SUP = (0.34, 0.7)
 _LETTERS = """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau
@@ -167,8 +168,15 @@ def _factors(f: _Formula, factors: list[Any]) -> Runs:
     ordered = sorted(factors, key=lambda factor: (not factor.is_number, *f.key(factor)))
     runs: Runs = ()
     for place, factor in enumerate(ordered):
-        runs += (roman(THIN) if place else ()) + f.set(factor, 2)
+        between = TIMES if place and (_wordy(factor) or _wordy(ordered[place - 1])) else THIN
+        runs += (roman(between) if place else ()) + f.set(factor, 2)
     return runs
+
+
+def _wordy(factor: Any) -> bool:
+    """Whether a factor is a name of several letters, next to which a thin blank would not be seen."""
+    head = factor.name.partition("_")[0] if factor.is_Symbol and factor.is_integer else ""
+    return len(head) > 1 and head not in _GREEK
 
 
 def _power(f: _Formula, expr: Any) -> Runs:
