@@ -279,6 +279,7 @@ def test_numerics_find_an_uneven_optimum():
 def test_newtons_step_uses_the_slope_of_the_barrier():
     """In one dimension: minus the first derivative over the second, by differences of the barrier itself."""
     import numpy as np
+
     from diagkit.cost import numeric
 
     t = size("t")
