@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
 
 from diagkit.draw.arrange import LANE_GLYPHS, Ahead, Placed, arrange, closed_up
 from diagkit.draw.fonts import SANS
 from diagkit.draw.glyphs import GLYPHS
+from diagkit.draw.head import Drawn, draw_brackets, draw_head
 from diagkit.draw.pen import TITLE, Pen
 from diagkit.draw.plan import Column, Key, Sheet, Source
 from diagkit.draw.rows import Bundle, Line, Strand, Zone
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
-from diagkit.draw.table import CELL, LINE, Cells
-from diagkit.draw.typeset import cut, joined, name_runs, roman, short_name, source_name
+from diagkit.draw.table import CELL, Cells
+from diagkit.draw.typeset import name_runs, roman, short_name, source_name
 from diagkit.draw.wires import draw_separators, draw_wires
 
 LEFT = 20.0
@@ -27,20 +26,6 @@ NOTE = 9.5
 SLACK = 50.0
 LAST_SLACK = 130.0
 """By how much a line may be wider than asked for, and one with which everything is said."""
-
-
-@dataclass
-class Drawn:
-    """One line of the picture: its columns in place, and how far it reaches."""
-
-    line: Line
-    placed: list[Placed]
-    opening: Zone
-    closing: Zone
-    outputs: list[Bundle]
-    last: bool
-    end: int
-    heads: dict[Any, float] = field(default_factory=dict)
 
 
 class Uses:
@@ -190,24 +175,8 @@ def _draw_line(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn, top: float, r
     if not sheet.dense:
         draw_separators(pen, drawn.line)
     draw_wires(pen, drawn.line)
-    right = _draw_head(pen, cells, drawn, top, heights, right, ruled)
-    return right, low + 44 + _draw_brackets(pen, sheet, drawn, low + 42)
-
-
-def _draw_brackets(pen: Pen, sheet: Sheet, drawn: Drawn, y: float) -> float:
-    """Under each streamed region the way back to its start, chunk after chunk; how much height that takes."""
-    for number, axis in sheet.loops.items():
-        mine = [p for p in drawn.placed if p.column.region == number and p.column.glyph != "store"]
-        if mine:
-            left, right = drawn.heads[mine[0].column.key], mine[-1].zone.x1
-            pen.draw("line", polyline([(right, y - 8), (right, y), (left, y), (left, y - 6)]), "loop")
-            pen.draw(
-                "front", polyline([(left, y - 11), (left - 4, y - 4), (left + 4, y - 4)], closed=True), "loop-head"
-            )
-            tile = sheet.tile(number, axis)
-            said = roman("again for every chunk of ") + name_runs(axis, 90, NOTE + 2) + roman(", ") + tile
-            pen.say(cut(joined(said), right - left, NOTE + 2), (left + right) / 2, y + 15, NOTE + 2, "note")
-    return 26.0 if sheet.loops else 0.0
+    right = draw_head(pen, cells, drawn, top, heights, (LEFT, right), ruled)
+    return right, low + 44 + draw_brackets(pen, sheet, drawn, low + 42)
 
 
 def _place_columns(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn) -> float:
@@ -359,55 +328,3 @@ def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
     wide = max((runs_width(b.shown, _name_size(b)) for b in closing.stack), default=0.0)
     _say_names(pen, closing.stack, closing.x1 + 10 + wide / 2, closing)
     return closing.x1 + 10 + wide + 12
-
-
-# The head: names of columns and the cost table.
-
-
-def _draw_head(
-    pen: Pen, cells: Cells, drawn: Drawn, top: float, heights: list[float], right: float, ruled: bool
-) -> float:
-    heads = {placed.column.key: placed.column for placed in drawn.placed}
-    base = top + 14
-    total = bool(cells.names) and drawn.last and cells.total_width > 0
-    at = max(right, max(drawn.heads.values(), default=0) + 30) + cells.total_width / 2 if total else 0.0
-    right = at + cells.total_width / 2 + 14 if total else right
-    for key, column in heads.items():
-        pen.say(column.head, drawn.heads[key], base, CELL, "head", owner=str(key))
-    if total:
-        pen.say(roman("total"), at, base, 11, "head", family=SANS)
-    if heads and ruled:
-        _rule(pen, base + 7, right)
-    y = base + 7
-    for row, high in enumerate(heights):
-        pen.say(cells.names[row], LEFT, y + LINE, 11, f"label-{cells.levels[row]}", "start", SANS)
-        _say_cells(pen, cells, row, drawn, y, at if total else None)
-        y += high
-    if heights:
-        y += 5
-        _rule(pen, y, right)
-    for key in heads if ruled else ():
-        x = drawn.heads[key]
-        pen.draw("line", polyline([(x, y + 2), (x, y + 8)]), "rule", str(key))
-    return right
-
-
-def _rule(pen: Pen, y: float, right: float) -> None:
-    pen.draw("line", polyline([(LEFT - 4, y), (right, y)]), "rule")
-
-
-def _say_cells(pen: Pen, cells: Cells, row: int, drawn: Drawn, y: float, total: float | None) -> None:
-    role = "cell" if not cells.levels[row] else f"label-{cells.levels[row]}"
-    for span in cells.spans(row, list(drawn.heads)):
-        first, last = drawn.heads[span.keys[0]], drawn.heads[span.keys[-1]]
-        _say_lines(pen, span.lines, (first + last) / 2, y, role, str(span.keys[0]))
-        if first < last:
-            low = y + LINE * len(span.lines) + 5
-            pen.draw("line", polyline([(first, low - 4), (first, low), (last, low), (last, low - 4)]), "rule")
-    if total is not None:
-        _say_lines(pen, cells.totals[row], total, y, role, "total")
-
-
-def _say_lines(pen: Pen, lines: Sequence[Runs], x: float, y: float, role: str, owner: str) -> None:
-    for number, runs in enumerate(lines):
-        pen.say(runs, x, y + LINE * (number + 1), CELL, role, owner=owner)

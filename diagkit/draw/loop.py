@@ -12,7 +12,7 @@ from typing import Any
 
 from diagkit.draw.equations import equation, equations
 from diagkit.draw.fonts import SANS
-from diagkit.draw.layout import LEFT, draw_lines
+from diagkit.draw.layout import LEFT, SMALL_NAME, draw_lines
 from diagkit.draw.loopplan import inside_maps, loop_plan
 from diagkit.draw.pen import LAYERS, Pen
 from diagkit.draw.plan import Sheet
@@ -28,7 +28,7 @@ HEADING = 12.5
 EQUATION = 13.5
 SECTIONS = ("before the loop", "each chunk", "after the last chunk")
 SMALLEST = 0.6
-"""A loop whose diagram would have to be smaller than this is written as equations."""
+"""A loop whose diagram would have to be smaller than this, or wrap, is written as equations."""
 UNFOLDED = 1400.0
 """How wide a line of a loop may be before it wraps; the whole is then made smaller to fit the sheet."""
 
@@ -162,7 +162,7 @@ def _draw_loop(pen: Pen, loop: Unfolded, sheet: Sheet, top: float, widest: float
     heading = _heading(loop, sheet)
     inner, right, y = _unfolded(loop, sheet)
     scale = min(1.0, widest / (right + INSET + PAD))
-    if scale < SMALLEST:
+    if scale < SMALLEST or _wrapped(inner):
         (inner, right, y), scale = _written(loop, widest - 2 * INSET - PAD), 1.0
     down = top + 32
     far = max(scale * (right + INSET + PAD), LEFT + 8 + runs_width(heading, HEADING) + PAD)
@@ -185,6 +185,11 @@ def _unfolded(loop: Unfolded, sheet: Sheet) -> tuple[Pen, float, float]:
     if loop.last is not None:
         right, y = _ending(inner, loop, loop.last, sheet, (right, y))
     return inner, right, y
+
+
+def _wrapped(pen: Pen) -> bool:
+    """Whether a wire had to be continued on a second line."""
+    return any(line.role == "head" and line.size == SMALL_NAME for line in pen.words)
 
 
 def _written(loop: Unfolded, room: float) -> tuple[Pen, float, float]:

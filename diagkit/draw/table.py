@@ -102,9 +102,11 @@ class Cells:
         return max((runs_width(name, 11, SANS) for name in self.names), default=0.0)
 
     def height(self, row: int, keys: Sequence[Any], total: bool) -> float:
-        """How high a row is over these columns."""
+        """How high a row is over these columns; nothing where it says nothing about them."""
         spans = self.spans(row, keys)
         counts = [len(span.lines) for span in spans] + [len(self.totals[row]) if total else 0]
+        if not any(counts):
+            return 0.0
         return (9.0 if any(len(span.keys) > 1 for span in spans) else 5.0) + LINE * max([1, *counts])
 
 
