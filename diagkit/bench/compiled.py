@@ -19,7 +19,7 @@ from diagkit.codegen.triton_frame import Frame
 from diagkit.program import Compute, Kernel, Load, Program
 from diagkit.term import FORMATS, names
 
-_LAYOUT = 1
+_LAYOUT = 2
 """Raised when what is kept on disk changes its meaning."""
 
 TYPES: dict[str, str] = {
@@ -45,7 +45,7 @@ class Compiled:
       the assembler where it had to serialise; `formats` in which the kernel multiplies matrices.
     * `matrix`: matrix instructions in the whole kernel, by kind.
     * In the main loop (`looped`; else in the whole kernel): `counts` of instructions by kind, `waits` for
-      matrix instructions, `exponentials` (between matrix instructions, all), global loads `moves`.
+      matrix instructions, `exponentials` (while matrix instructions run, all), global loads `moves`.
     """
 
     kernel: str

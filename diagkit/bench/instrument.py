@@ -67,10 +67,10 @@ def _narrow_as_numbers(builder: Any) -> None:
     cast, convert, dot = builder.cast_impl, builder.create_fp_to_fp, builder.create_dot
 
     def numbers_cast(self: Any, source: Any, wanted: Any) -> Any:
-        return _converted(source, wanted) or cast(self, source, wanted)
+        return _converted(source, wanted) if _is_narrow(source, wanted) else cast(self, source, wanted)
 
     def numbers_convert(self: Any, source: Any, wanted: Any, rounding: Any) -> Any:
-        return _converted(source, wanted) or convert(self, source, wanted, rounding)
+        return _converted(source, wanted) if _is_narrow(source, wanted) else convert(self, source, wanted, rounding)
 
     def numbers_dot(self: Any, left: Any, right: Any, *rest: Any) -> Any:
         return dot(self, _widened(left), _widened(right), *rest)
@@ -96,14 +96,15 @@ def _widened(handle: Any) -> Any:
     return TensorHandle(numbers.numpy(), tl.float32)
 
 
+def _is_narrow(source: Any, wanted: Any) -> bool:
+    return str(source.dtype.scalar) in _NARROW or str(wanted.scalar) in _NARROW
+
+
 def _converted(source: Any, wanted: Any) -> Any:
-    """The cast, where one of the two formats is narrow; else None."""
+    """The cast, where one of the two formats is narrow."""
     from triton.runtime.interpreter import TensorHandle, _get_np_dtype
 
-    target, given = wanted.scalar, source.dtype.scalar
-    if str(given) not in _NARROW and str(target) not in _NARROW:
-        return None
-    numbers = _widened(source).data
+    target, numbers = wanted.scalar, _widened(source).data
     if str(target) in _NARROW:
         return TensorHandle(_bits(numbers, *_NARROW[str(target)]), target)
     return TensorHandle(numbers.astype(_get_np_dtype(target)), target)

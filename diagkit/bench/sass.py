@@ -11,6 +11,8 @@ from functools import cached_property
 MATRIX = ("HMMA", "IMMA", "QMMA", "HGMMA", "QGMMA", "IGMMA", "UTCHMMA", "UTCQMMA", "UTCIMMA")
 """Instructions that multiply matrices: per warp, per warpgroup (GMMA), per block (UTC)."""
 
+_WARPGROUP = ("HGMMA", "QGMMA", "IGMMA")
+
 _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*([^;]*);")
 _LABEL = re.compile(r"^(\.L_[\w.]+):")
 
@@ -88,13 +90,39 @@ def waits(instructions: Iterable[Instruction]) -> int:
     return sum(i.name.startswith("WARPGROUP.DEPBAR") for i in instructions)
 
 
-def exponentials_within(instructions: Iterable[Instruction]) -> tuple[int, int]:
-    """(exponentials between the first and the last matrix instruction, all exponentials)."""
-    listed = list(instructions)
-    places = [place for place, i in enumerate(listed) if i.kind in MATRIX]
+def exponentials_within(loop: Iterable[Instruction]) -> tuple[int, int]:
+    """(exponentials that run while matrix instructions do, all exponentials) of a loop.
+
+    A warpgroup's matrix instructions run on until it waits for them; those of one warp or one block count
+    from the first to the last.
+
+    >>> wait = Instruction(32, "WARPGROUP.DEPBAR.LE", "gsb0, 0x0")
+    >>> power = Instruction(48, "MUFU.EX2", "R1, R2")
+    >>> exponentials_within([Instruction(16, "HGMMA.64x128x16.F32"), wait, power])
+    (0, 1)
+    """
+    listed = list(loop)
     powers = [place for place, i in enumerate(listed) if i.name.startswith("MUFU.EX2")]
-    inside = [place for place in powers if places and places[0] < place < places[-1]]
-    return len(inside), len(powers)
+    busy = _until_waits(listed) if any(i.kind in _WARPGROUP for i in listed) else _first_to_last(listed)
+    return sum(place in busy for place in powers), len(powers)
+
+
+def _first_to_last(loop: list[Instruction]) -> set[int]:
+    places = [place for place, i in enumerate(loop) if i.kind in MATRIX]
+    return set(range(places[0], places[-1])) if places else set()
+
+
+def _until_waits(loop: list[Instruction]) -> set[int]:
+    """Places at which matrix instructions are under way; what the end of the loop leaves goes on at its start."""
+    under_way, found = False, set()
+    for place, i in [*enumerate(loop), *enumerate(loop)]:
+        if i.kind in _WARPGROUP:
+            under_way = True
+        elif i.name.startswith("WARPGROUP.DEPBAR") and i.operands.endswith("0x0"):
+            under_way = False
+        if under_way:
+            found.add(place)
+    return found
 
 
 def loads(instructions: Iterable[Instruction]) -> dict[str, int]:

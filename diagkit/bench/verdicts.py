@@ -72,7 +72,7 @@ def _shadow(one: Compiled, row: Architecture) -> Found:
     inside, every = one.exponentials
     if not every or not one.matrix:
         return "no exponentials beside products", None
-    return f"{inside} of {every} between the first and the last matrix instruction", inside > 0
+    return f"{inside} of {every} run while matrix instructions do", inside > 0
 
 
 def _plain(one: Compiled, row: Architecture) -> Found:
