@@ -40,6 +40,17 @@ dk.record('two and two', error=abs(2 + 2 - 4), tolerance=1e-9, claim='sum')
 BAD = "import diagkit as dk\ndk.record('two and two', bytes_predicted=5, bytes_counted=4)"
 
 
+CLAIM = """
+[[claim]]
+id = "sum"
+chapter = "01"
+paper = "§1"
+claim = "two and two are four"
+ours = "four"
+verdict = "reproduced"
+"""
+
+
 def book(folder: Path, name: str, *cells: str, title: str = "# 01 A chapter\n\nWhat is asked?") -> Path:
     """A notebook of these code cells."""
     made = nbformat.v4.new_notebook(
@@ -174,8 +185,12 @@ def test_the_commands_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert main(["check", str(path)]) == 0
     assert main(["store", str(path)]) == 0
     assert path.read_bytes() == stored, "storing again changes nothing"
+    (tmp_path / "claims.toml").write_text(CLAIM, encoding="utf-8")
+    options = ["--out", str(tmp_path / "build"), "--claims", str(tmp_path / "claims.toml")]
+    assert main(["walk", str(path), *options]) == 0
+    assert "confirmed" in (tmp_path / "build" / "report.html").read_text(encoding="utf-8")
     book(tmp_path, "02-bad.ipynb", BAD)
-    assert main(["walk", str(tmp_path), "--out", str(tmp_path / "build")]) == 1
+    assert main(["walk", str(tmp_path), *options]) == 1
     shown = capsys.readouterr().out
     assert "5 bytes predicted, 4 counted" in shown
     assert json.loads((tmp_path / "build" / "report.json").read_text(encoding="utf-8"))["reasons"]
@@ -329,6 +344,10 @@ def test_a_claim_is_confirmed_only_by_a_record_that_holds(good: Chapter, failing
     assert claims.Claim("sum", "02", **parts).outcome([failing]) == "not confirmed"
     assert claims.Claim("other", "01", **parts).outcome([good]) == "not confirmed"
     assert claims.Claim("sum", "03", **parts).outcome([good, failing]) == "not run"
+
+
+def test_a_record_that_names_no_claim_is_noticed(good: Chapter) -> None:
+    assert report.make([good], []).reasons == ["claim sum: a record names it, claims.toml does not"]
 
 
 # The bar

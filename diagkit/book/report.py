@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from diagkit.book.claims import Claim
+from diagkit.book.claims import Claim, unknown_claims
 from diagkit.book.page import page
 from diagkit.book.run import Chapter
 from diagkit.book.show import columns, count, seconds, small
@@ -37,9 +37,11 @@ class Report:
     def reasons(self) -> list[str]:
         """What speaks against the run: one line per chapter or claim; empty where all is well."""
         bad = [f"{chapter.title}: {chapter.reason}" for chapter in self.chapters if chapter.reason]
-        return bad + [
-            f"claim {c.id}: not confirmed" for c in self.claims if c.outcome(self.chapters) == "not confirmed"
-        ]
+        records = [record for chapter in self.chapters for record in chapter.records]
+        unknown = unknown_claims(self.claims, records)
+        bad += [f"claim {name}: a record names it, claims.toml does not" for name in unknown]
+        lost = [claim.id for claim in self.claims if claim.outcome(self.chapters) == "not confirmed"]
+        return bad + [f"claim {name}: not confirmed" for name in lost]
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table: a row per record, and one for what stopped a chapter."""
