@@ -72,6 +72,20 @@ def test_positions_do_not_stand_in_the_way():
     assert group(fuse(term(P, S=S, P=P)), q=4).labels
 
 
+def test_positions_are_made_again_on_every_tile():
+    """What reduces or moves positions sees one tile of them only: it needs the whole axis too."""
+    square = dk.axes("q x", q=5, x=5)
+    beyond = dk.rename(dk.index(square[0]), q=square[1]) <= dk.index(square[0])
+    weighed = term(dk.array("X", x) * dk.total(dk.index(x), x))
+    hidden = fuse(term(dk.total(dk.select(beyond, dk.array("X", *square), 0), square[1])))
+    for plain, axis, said in ((weighed, "x", "takes the sum over x"), (hidden, "q", "reads other positions of q")):
+        with pytest.raises(GroupError, match=said) as refused:
+            group(plain, **{axis: 2})
+        assert refused.value.axis == axis
+    counts = dk.total(dk.select(dk.causal(q, x), 1, 0), over=x)
+    assert group(term(dk.array("X", q) * counts), x=2, q=2).labels
+
+
 def test_unknown_axes_list_the_known_ones():
     with pytest.raises(AxisError, match="has no axis 'y'; its axes are: q, d, x, e"):
         group(attention(), y=4)

@@ -101,15 +101,19 @@ def _name_refusal(term: Term, axis: str, tile: str) -> tuple[str, str] | None:
 
 
 def group_refusals(term: Term, axis: str) -> Iterator[GroupError]:
-    """Every reason, box by box, why `axis` cannot be grouped; nothing where it can."""
+    """Every reason, box by box, why `axis` cannot be grouped; nothing where it can.
+
+    Boxes of positions run again on every tile, so they too must map over an axis that their kernel tiles.
+    """
     for region in term.regions:
-        boxes = [box for box in term.primitives(region) if not term.wires[box.name].virtual]
+        boxes = term.primitives(region)
+        if not any(_carries(term, box, axis) for box in boxes if not term.wires[box.name].virtual):
+            continue
         for box in boxes:
             reason = not_mapped(term, box, axis)
             if reason is not None:
                 yield _refusal(term, region, box, axis, reason)
-        if any(_carries(term, box, axis) for box in boxes):
-            yield from _store_refusals(term, region, axis)
+        yield from _store_refusals(term, region, axis)
 
 
 def _carries(term: Term, box: Box, axis: str) -> bool:
