@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from diagkit.cost import legal_tile, memory, tile_multiples, transfers
 from diagkit.derive import fuse, group, stream
-from diagkit.term import DiagkitError
+from diagkit.term import DiagkitError, InputError
 
 small = st.integers(1, 14)
 
@@ -133,3 +133,10 @@ def test_display():
     assert "matrix instructions" in str(best)
     assert "loss of shape" in best._repr_html_()
     assert best._repr_latex_().startswith("$")
+
+
+def test_sizes_are_checked():
+    with pytest.raises(InputError, match="the size of 'x' is not given; give also: x, e"):
+        legal_tile(flash(), 1000, q=5, d=5)
+    with pytest.raises(InputError, match="no axis or tile 'y'; it has: q, d, x, e, g_q, s_x"):
+        legal_tile(flash(), 1000, q=5, d=5, x=5, e=5, y=5)

@@ -16,7 +16,7 @@ from diagkit.cost.exponents import exponents
 from diagkit.cost.numeric import minimise
 from diagkit.cost.posynomial import posynomial
 from diagkit.derive import fuse, group, stream
-from diagkit.term import DiagkitError, size
+from diagkit.term import DiagkitError, InputError, size
 
 q, x, d, e, a, b, c, M, s = map(size, ("q", "x", "d", "e", "a", "b", "c", "M", "s"))
 g_q, g_a, g_c = map(size, ("g_q", "g_a", "g_c"))
@@ -289,3 +289,8 @@ def test_newtons_step_uses_the_slope_of_the_barrier():
     left, here, right = (numeric._barrier(*setup, np.array([y]), 2.0) for y in (1.3 - 1e-4, 1.3, 1.3 + 1e-4))
     first, second = (right - left) / 2e-4, (right - 2 * here + left) / 1e-8
     assert step[0] == pytest.approx(-first / second, rel=1e-4)
+
+
+def test_unknown_sizes_are_refused():
+    with pytest.raises(InputError, match="no axis or tile 's'"):
+        optimum(flash(), M, s=4)

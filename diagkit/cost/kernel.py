@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.term import Axes, Axis, Box, Region, StreamForm, Term, Wire, wire_format
+from diagkit.term import Axes, Axis, Box, InputError, Region, StreamForm, Term, Wire, wire_format
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,16 @@ def _streamed_wires(term: Term, form: StreamForm) -> dict[str, Wire]:
         made = Wire(box.name, box.axes, wire_format(box, [wire.dtype for wire in sources]), virtual)
         wires[box.name] = term.wires.get(box.name, made)
     return wires
+
+
+def check_names(term: Term, sizes: Iterable[str]) -> None:
+    """Refuse a size whose name is neither an axis nor a tile of the diagram."""
+    known = [*term.axes, *(symbol.name for label in term.labels for symbol in label.tile.free_symbols)]
+    for name in sizes:
+        if name not in known:
+            raise InputError(
+                f"{term.name} has no axis or tile {name!r}", axis=name, remedy=f"it has: {', '.join(known)}"
+            )
 
 
 @lru_cache(maxsize=4096)

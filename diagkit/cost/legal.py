@@ -8,14 +8,14 @@ from math import lcm
 from typing import Any
 
 from diagkit.cost.exact import compiled, evaluate, tidy
-from diagkit.cost.kernel import kernels
+from diagkit.cost.kernel import check_names, kernels
 from diagkit.cost.masks import loop_mask
 from diagkit.cost.memory import memory as memory_of
 from diagkit.cost.optimum import optimum
 from diagkit.cost.show import Shown, Table
 from diagkit.cost.transfers import transfers
 from diagkit.cost.upper import undominated
-from diagkit.term import FORMATS, Contract, DiagkitError, Label, Term, names
+from diagkit.term import FORMATS, Contract, DiagkitError, InputError, Label, Term, names
 
 Reasons = Mapping[str, tuple[tuple[int, str], ...]]
 """For each axis, the numbers that its tile must be a multiple of, and why."""
@@ -70,12 +70,21 @@ def legal_tile(
     `tile_multiples`) and of the labels' own, or the whole axis; with `divisors` they divide it.
     Never rounded up past the memory. A DiagkitError where nothing legal fits.
     """
+    _check_sizes(term, sizes)
     search = _Search(term, memory, unit, dtype, sizes)
     asked = tile_multiples(term, dtype) if multiples is None else {a: ((n, "given"),) for a, n in multiples.items()}
     reasons = _with_labels(term, asked)
     choices = {label.tile.name: _choices(search, label, reasons, divisors) for label in search.labels}
     best = search.best(choices)
     return _result(search, best, {axis: why for axis, why in reasons.items() if any(n > 1 for n, _ in why)})
+
+
+def _check_sizes(term: Term, sizes: Mapping[str, int]) -> None:
+    check_names(term, sizes)
+    open_axes = [axis.name for axis in term.axes.values() if axis.length is None and axis.name not in sizes]
+    if open_axes:
+        remedy = f"give also: {', '.join(open_axes)}"
+        raise InputError(f"the size of {open_axes[0]!r} is not given", axis=open_axes[0], remedy=remedy)
 
 
 def tile_multiples(term: Term, dtype: str | None = None) -> Reasons:

@@ -15,6 +15,7 @@ import sympy
 from diagkit.cost.closed import closed_form
 from diagkit.cost.exact import Number, evaluate, relax
 from diagkit.cost.exponents import exponents
+from diagkit.cost.kernel import check_names
 from diagkit.cost.memory import memory as memory_of
 from diagkit.cost.numeric import minimise
 from diagkit.cost.posynomial import Posynomial, posynomial
@@ -119,6 +120,7 @@ def optimum(
     >>> optimum(tiled, "M", b=1).tiles
     {g_a: sqrt(M + 1) - 1, g_c: sqrt(M + 1) - 1}
     """
+    check_names(term, sizes)
     problem = _problem(term, memory, napkin, unit, dtype, sizes)
     _drop_idle(problem)
     tiles, names = _merge_alike(problem)
