@@ -141,8 +141,7 @@ def _bind(code: Code, kernel: Kernel, sizes: Mapping[str, int], memory: dict[str
     counts = np.zeros((len(_moves(kernel)), workers), np.int64)
     extra = [counts] if code.counted else []
     arguments = (*arrays, *(int(sizes[axis]) for axis in entry.parameters), *extra)
-    function = getattr(code.module, entry.function)
-    _compiled(function, entry, arguments)
+    function = _compiled(getattr(code.module, entry.function), entry, arguments)
     return _Call(kernel, function, workers, arguments, counts)
 
 
@@ -166,13 +165,11 @@ def array_type(dtype: str, number: str) -> Any:
     return getattr(np, "int8" if dtype == "int4" else dtype) if dtype.startswith("int") else _NUMBERS[number]
 
 
-def _compiled(function: Any, entry: Entry, arguments: tuple[Any, ...]) -> None:
-    """Compile for these types: all arrays contiguous, or any strides; never for each mixture."""
+def _compiled(function: Any, entry: Entry, arguments: tuple[Any, ...]) -> Any:
+    """The machine code for these types: all arrays contiguous, or any strides; never for each mixture."""
     types = _signature(entry, arguments)
-    if types not in function.signatures:
-        function.disable_compile(False)
-        function.compile(types)
-        function.disable_compile()
+    function.compile(types)
+    return function.overloads[types].entry_point
 
 
 def _signature(entry: Entry, arguments: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -49,8 +49,9 @@ def _header(head: Writer, program: Program, number: str) -> None:
     for line in ("import math", "", "import numpy as np", "from numba import njit", ""):
         head.add(line)
     head.add(f"number = np.{number}")
-    head.add('EXACT = {"error_model": "numpy", "fastmath": {"contract"}, "cache": True}')
-    head.add('FAST = {"error_model": "numpy", "fastmath": {"reassoc", "contract", "nsz"}, "cache": True}')
+    head.add('KERNEL = {"error_model": "numpy", "nogil": True, "cache": True}')
+    head.add('EXACT = {"error_model": "numpy", "fastmath": {"contract"}, "no_cpython_wrapper": True}')
+    head.add('FAST = {**EXACT, "fastmath": {"contract", "nsz", "reassoc"}}')
 
 
 def _kernel(frame: Frame, body: Writer) -> Entry:
@@ -90,7 +91,7 @@ class _Worker:
         writer, kernel = self.writer, self.frame.kernel
         parameters = ", ".join(_parameters(self.frame))
         writer.blank(2)
-        writer.add("@njit(nogil=True, **EXACT)")
+        writer.add("@njit(**KERNEL)")
         with writer.nested(f"def {self.name}(worker, workers, {parameters}):"):
             self.allocate()
             groups = [f"{self.groups(loop.axis)}" for loop in kernel.groups]
