@@ -64,7 +64,8 @@ class Fold:
                 made = _CASES[type(box)](
                     self, box, inputs, first if names(box.axes) == (self.form.axis,) else 0, lengths
                 )
-                values[box.name] = np.broadcast_to(made, [lengths[a.name] for a in box.axes])
+                shape = tuple(lengths[a.name] for a in box.axes)
+                values[box.name] = made if np.shape(made) == shape else np.broadcast_to(made, shape)
         return values
 
     def formula(self, box):
@@ -93,6 +94,14 @@ class Fold:
         if key not in self.made:
             self.made[key] = self.step(self.fold(key[:-1]), *key[-2:]) if len(key) > 1 else self.start()
         return self.made[key]
+
+    def merged(self, tree):
+        """The state of a tree: a tuple of cuts is folded, a pair of trees is merged; each once."""
+        if not isinstance(tree[0], tuple):
+            return self.fold(tree)
+        if tree not in self.made:
+            self.made[tree] = self.merge(*map(self.merged, tree))
+        return self.made[tree]
 
     def merge(self, left, right):
         """Two partial states as one."""

@@ -53,11 +53,11 @@ def random_cuts(length, rng):
 
 def tree(fold, cuts, rng):
     """Partial states of the chunks, merged two neighbours at a time in random order."""
-    parts = [fold.fold(cut) for cut in pairwise(cuts)]
+    parts = list(pairwise(cuts))
     while len(parts) > 1:
         place = int(rng.integers(0, len(parts) - 1))
-        parts[place : place + 2] = [fold.merge(*parts[place : place + 2])]
-    return parts[0]
+        parts[place : place + 2] = [tuple(parts[place : place + 2])]
+    return fold.merged(parts[0])
 
 
 @pytest.mark.parametrize("name", FORMS)

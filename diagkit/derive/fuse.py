@@ -18,7 +18,13 @@ def fuse(term: AnyTerm, /, *boxes: str) -> AnyTerm:
     a consumer of the wire is outside, or where a path leaves the region and re-enters it; the error
     names the box. Returns the diagram itself when nothing changes.
 
-    Source: theory of fusion, "an intermediate may be recoloured low only if all its consumers are inside".
+    Source: the fusion rules, "an intermediate may be recoloured low only if all its consumers are inside".
+
+    >>> from diagkit import ops
+    >>> shifted = ops.exp(ops.array("X", ops.axis("x")), name="E")
+    >>> rows = Term(*ops.trace([ops.total(shifted, "x", name="Z")]))
+    >>> [region.boxes for region in rows.regions], [region.boxes for region in fuse(rows).regions]
+    ([('E',), ('Z',)], [('E', 'Z')])
     """
     chosen = _between(term, boxes) if boxes else _intermediates(term)
     wires = [wire for wire in chosen if not term.level(wire)]

@@ -41,7 +41,18 @@ def group(term: AnyTerm, /, **tiles: Any) -> AnyTerm:
     box does not map over the axis or a stored wire lacks it (naming box, axis, reason and remedy), where
     a tile is no size, is named like an axis, or is larger than the axis; AxisError for an unknown axis.
 
-    Source: theory, "Group partition: legal iff the function is weaved (mapped) over the axis".
+    Source: "Group partition: legal iff the function is weaved (mapped) over the axis".
+
+    >>> from diagkit import ops
+    >>> q, x = ops.axes("q x")
+    >>> rows = Term(*ops.trace([ops.softmax(ops.array("S", q, x), over=x, name="P")]))
+    >>> group(rows, q=("g_q", 16)).labels
+    (Label('group', 'q', size('g_q'), multiple=16),)
+    >>> group(rows, x=32)
+    Traceback (most recent call last):
+    ...
+    diagkit.term.errors.GroupError: axis 'x' cannot be grouped: softmax 'P' needs the whole of x: 'P.max' takes \
+    the max over x; stream 'x' instead, or group another axis (q)
     """
     made = [make_label(term, "group", axis, tile, GroupError) for axis, tile in tiles.items()]
     for label in made:

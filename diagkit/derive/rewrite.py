@@ -37,6 +37,11 @@ def open_blocks(term: AnyTerm, /, *blocks: str) -> AnyTerm:
     One layer: a block within a block stays one. The wires inside stay in fast memory, so that nothing
     is moved that was not moved before; the numbers are those of the same boxes. Raises TermError where
     a name is no block's.
+
+    >>> from diagkit import ops
+    >>> rows = Term(*ops.trace([ops.softmax(ops.array("S", ops.axis("x")), over="x", name="P")]))
+    >>> [box.name for box in open_blocks(rows).boxes]
+    ['P.max', 'P.exp', 'P.sum', 'P']
     """
     found = {box.name: box for box in term.boxes if isinstance(box, Block)}
     for name in blocks:
@@ -89,6 +94,13 @@ def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
 
     Returns the diagram itself when there is nothing to pull out. Raises StreamError where the region is
     streamed already, TermError for a name that no box makes.
+
+    >>> from diagkit import ops
+    >>> x, e = ops.axes("x e")
+    >>> P = ops.softmax(ops.array("S", x), over=x, name="P")
+    >>> O = ops.einsum("x, x e -> e", P, ops.array("V", x, e), name="O")
+    >>> [str(side) for side in hoist(Term(*ops.trace([O]))).steps[-1].identity[0]]
+    ['O', 'quotient(O.acc, P.sum)']
     """
     for name in boxes:
         if name not in {box.name for box in term.flat}:

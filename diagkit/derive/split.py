@@ -49,6 +49,12 @@ def split(term: AnyTerm, /, *, region: str | None = None, **parts: int) -> AnyTe
 
     Raises StreamError where the region cannot be streamed along the axis, or stores a wire that carries
     it; AxisError for an unknown axis or an axis name that is taken.
+
+    >>> from diagkit import ops
+    >>> q, x, e = ops.axes("q x e")
+    >>> C = ops.einsum("q x, x e -> q e", ops.array("A", q, x), ops.array("B", x, e), name="C")
+    >>> [box.name for box in split(Term(*ops.trace([C])), x=4).boxes]
+    ['A.parts', 'B.parts', 'C.part', 'C']
     """
     if len(parts) != 1:
         axes = ", ".join(parts) or "none"

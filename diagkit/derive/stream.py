@@ -34,6 +34,14 @@ def stream(
 
     Source: the streaming lemma, here derived: a partial sum of f(x, r) is carried forward by
     f(x, r_new) / f(x, r_old) where that is free of x.
+
+    >>> from diagkit import ops
+    >>> q, x = ops.axes("q x")
+    >>> rows = Term(*ops.trace([ops.logsumexp(ops.array("S", q, x), over=x, name="L")]))
+    >>> for state in stream(rows, x="s_x").forms[0].state:
+    ...     print(state)
+    State('L.max', (Axis('q'),), exact('-oo'), 'L.max.new', 'fp32')
+    State('L.sum', (Axis('q'),), 0, 'L.sum.new', 'fp32')
     """
     axis, tile = _one_axis(tiles)
     label = make_label(term, "stream", axis, tile, StreamError)
