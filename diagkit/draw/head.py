@@ -11,9 +11,9 @@ from diagkit.draw.fonts import SANS
 from diagkit.draw.pen import Pen
 from diagkit.draw.plan import Sheet
 from diagkit.draw.rows import Bundle, Line, Zone
-from diagkit.draw.scene import Runs, polyline
+from diagkit.draw.scene import Runs, polyline, runs_width
 from diagkit.draw.table import CELL, LINE, Cells
-from diagkit.draw.typeset import cut, joined, name_runs, roman
+from diagkit.draw.typeset import joined, name_runs, roman
 
 SIZE = 11.5
 
@@ -99,5 +99,6 @@ def draw_brackets(pen: Pen, sheet: Sheet, drawn: Drawn, y: float) -> float:
 def _bracket(pen: Pen, left: float, right: float, y: float, said: Runs) -> None:
     pen.draw("line", polyline([(right, y - 8), (right, y), (left, y), (left, y - 6)]), "loop")
     pen.draw("front", polyline([(left, y - 11), (left - 4, y - 4), (left + 4, y - 4)], closed=True), "loop-head")
-    if right - left > 60:
-        pen.say(cut(joined(said), right - left, SIZE), (left + right) / 2, y + 15, SIZE, "note")
+    wide = runs_width(said, SIZE)
+    if wide < right - left + 120:
+        pen.say(joined(said), max((left + right) / 2, wide / 2 + 16), y + 15, SIZE, "note")

@@ -24,7 +24,7 @@ NAME = 24.0
 SMALL_NAME = 16.0
 NOTE = 9.5
 SLACK = 50.0
-LAST_SLACK = 130.0
+LAST_SLACK = 200.0
 """By how much a line may be wider than asked for, and one with which everything is said."""
 
 
@@ -98,7 +98,7 @@ def draw_lines(
     uses, carried = Uses(sheet), list[Bundle]()
     right, begin, last = 0.0, 0, False
     while not last:
-        end = line_end(sheet, cells, begin, widest)
+        end = _after_loads(sheet, begin, line_end(sheet, cells, begin, widest))
         part, drawn, wide, low = _fitting(sheet, cells, uses, (begin, end), carried, top, widest, ruled)
         begin, last, carried = drawn.end, drawn.last, drawn.outputs
         pen.add(part)
@@ -119,7 +119,14 @@ def _fitting(
         over = wide - widest - (LAST_SLACK if last else SLACK)
         if over <= 0 or end - begin <= 1:
             return part, drawn, wide, low
-        end = max(begin + 1, end - 1 - int(over / 160))
+        end = _after_loads(sheet, begin, max(begin + 1, end - 1 - int(over / 160)))
+
+
+def _after_loads(sheet: Sheet, begin: int, end: int) -> int:
+    """The end of a line moved to the left of loads, which belong to what follows them."""
+    while end < len(sheet.columns) and end - 1 > begin and sheet.columns[end - 1].glyph == "load":
+        end -= 1
+    return end
 
 
 def _entering(sheet: Sheet, uses: Uses, begin: int, end: int, last: bool) -> list[Source]:
