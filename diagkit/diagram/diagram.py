@@ -17,6 +17,7 @@ from diagkit.term import Term
 
 if TYPE_CHECKING:
     from diagkit import bench
+    from diagkit.diagram.prediction import Prediction
     from diagkit.diagram.shown import Comparison, Picture
 
 
@@ -129,6 +130,12 @@ class Diagram(Term):
     def legal_tile(self, memory: float, **options: Any) -> cost.LegalTile:
         """The best whole-number tiles that a machine can run within `memory` (see `cost.legal_tile`)."""
         return cost.legal_tile(self, memory, **options)
+
+    def on(self, machine: str, dtype: str | None = None, **sizes: int) -> Prediction:
+        """On a machine of data/machines: the legal tile, the time by resource, the bottleneck."""
+        from diagkit.diagram.prediction import predict
+
+        return predict(self, machine, dtype, sizes)
 
     def lower(self, **sizes: Any) -> program.Program:
         """The loop nest at these sizes and tiles, in elements; what is left out stays symbolic."""

@@ -1,0 +1,82 @@
+"""Time by resource: what each memory and each unit of a machine takes for its share of the work.
+
+Two bounds, both without latency, launch, or caches shared between groups: `serial` adds the resources up
+(nothing overlaps), `overlapped` takes the slowest (everything does). A measured time falls between where
+the model holds. Source: theory, section 6 (time model).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from diagkit.machine.facts import Machine, MachineError
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds per resource of a machine, and the bounds that follow.
+
+    * `seconds`: by resource ("global" memory, "tensor", "fma", "special" units);
+    * `flop`: matrix FLOP that rates refer to; `unknown`: resources that the machine states no rate for.
+
+    >>> Times((("global", 2e-3), ("tensor", 1e-3)), 6e9).bottleneck
+    'global'
+    """
+
+    seconds: tuple[tuple[str, float], ...]
+    flop: float
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def serial(self) -> float:
+        """Seconds if nothing overlaps."""
+        return sum(time for _, time in self.seconds)
+
+    @property
+    def overlapped(self) -> float:
+        """Seconds if everything overlaps."""
+        return max((time for _, time in self.seconds), default=0.0)
+
+    @property
+    def bottleneck(self) -> str:
+        """The resource that takes longest."""
+        return max(self.seconds, key=lambda pair: pair[1])[0]
+
+    def rate(self) -> tuple[float, float]:
+        """Matrix FLOP/s, at least (serial) and at most (overlapped)."""
+        return self.flop / self.serial, self.flop / self.overlapped
+
+
+def times(machine: Machine, moved: Mapping[str, float], work: Mapping[str, float], dtype: str) -> Times:
+    """The time of every resource: bytes `moved` by level, `work` by unit ("tensor" in FLOP, in the format
+    `dtype`; "fma" and "special" in operations). What a machine states no rate for is named in `unknown`.
+
+    >>> from diagkit.machine import load
+    >>> found = times(load("H100-SXM"), {"global": 3.35e9}, {"tensor": 989.4e9}, "fp16")
+    >>> [(name, round(seconds, 6)) for name, seconds in found.seconds]
+    [('global', 0.001), ('tensor', 0.001)]
+    """
+    asked: list[tuple[str, float, Callable[[], float]]] = [
+        (level, amount, lambda level=level: machine.bandwidth(level))  # type: ignore[misc]
+        for level, amount in moved.items()
+    ]
+    asked += [(unit, amount, lambda unit=unit: _rate(machine, unit, dtype)) for unit, amount in work.items()]  # type: ignore[misc]
+    seconds, unknown = [], []
+    for name, amount, rate in asked:
+        try:
+            seconds.append((name, amount / rate()))
+        except MachineError:
+            unknown.append(name)
+    return Times(tuple(seconds), work.get("tensor", 0.0), tuple(unknown))
+
+
+def _rate(machine: Machine, unit: str, dtype: str) -> float:
+    """Results per second of a unit of the whole device; a multiply-add is one result and two FLOP."""
+    per_s = machine.multiprocessors * machine.clock_hz
+    rates: dict[str, Callable[[], float]] = {
+        "tensor": lambda: machine.peak(dtype),
+        "fma": lambda: machine.fma_rate("fp32") / 2 * per_s,
+        "special": lambda: machine.exp_rate() * per_s,
+    }
+    return rates[unit]()
