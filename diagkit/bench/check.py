@@ -150,6 +150,8 @@ def _nudged(value: Any, unit: float, signs: np.random.Generator) -> Any:
 
 
 def _moved_by(moved: Any, wanted: Any) -> float:
+    if wanted.dtype == bool:
+        return 0.0
     finite = np.isfinite(wanted) & np.isfinite(moved)
     largest = float(np.max(np.abs(wanted[finite]), initial=0.0))
     return float(np.max(np.abs(moved[finite] - wanted[finite]), initial=0.0)) / (largest or 1.0)

@@ -68,7 +68,8 @@ class Bound:
 
 def bind(program: Program, target: str, arrays: Mapping[str, Any], counting: bool = False) -> Bound:
     """Check the arrays and bind the program to them. Raises InputError as `Program.run` does."""
-    engine, start = open_arrays(program.term, arrays)
+    known = {name: size for name, size in program.sizes if name in program.term.axes}
+    engine, start = open_arrays(program.term, arrays, sizes=known)
     check_bound(program, engine.sizes)
     row = ENGINES[target]
     function = getattr(import_module(row.module), row.counting if counting else row.launch)
