@@ -91,7 +91,7 @@ def _widened(handle: Any) -> Any:
     names = _NARROW.get(str(handle.dtype.scalar))
     if names is None:
         return handle
-    bits = torch.from_numpy(np.ascontiguousarray(handle.data))
+    bits = torch.from_numpy(np.asarray(handle.data, order="C"))
     numbers = bits.view(getattr(torch, names[0])).to(torch.float32)
     return TensorHandle(numbers.numpy(), tl.float32)
 
@@ -114,7 +114,7 @@ def _bits(numbers: Any, torch_type: str, dtype: str) -> Any:
     """Numbers rounded to nearest even, as bit patterns; fp8 saturates."""
     import torch
 
-    values = torch.from_numpy(np.ascontiguousarray(numbers.astype(np.float32)))
+    values = torch.from_numpy(np.asarray(numbers, np.float32, order="C"))
     if dtype in LARGEST:
         values = values.clamp(-LARGEST[dtype], LARGEST[dtype])
     rounded = values.to(getattr(torch, torch_type))

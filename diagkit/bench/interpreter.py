@@ -24,7 +24,7 @@ def place(tensor: Tensor) -> Any:
 
     shape = tensor.values.shape
     dtype = getattr(torch, TORCH[tensor.dtype])
-    values = saturated(torch.from_numpy(np.ascontiguousarray(tensor.values)), tensor.dtype).to(dtype)
+    values = saturated(torch.from_numpy(np.asarray(tensor.values, order="C")), tensor.dtype).to(dtype)
     if values.numel() == 0:
         return values
     reach = 1 + sum((n - 1) * step for n, step in zip(shape, tensor.strides, strict=True))

@@ -120,9 +120,9 @@ class _Interpreted:
         value, dtype = self.memory[wire], kernel.wire[wire].dtype
         strides = tuple(step // value.itemsize for step in value.strides)
         if min(strides, default=0) < 0 or any(step % value.itemsize for step in value.strides):
-            value = np.ascontiguousarray(value)
+            value = value.copy(order="C")
             strides = tuple(step // value.itemsize for step in value.strides)
-        return Tensor(np.ascontiguousarray(value), strides, dtype)
+        return Tensor(np.asarray(value, order="C"), strides, dtype)
 
     def _count(self, kernel: Kernel, entry: Entry, moved: tuple[tuple[int, int], ...]) -> None:
         traffic = {s.wire: s.traffic for s in kernel.statements if isinstance(s, Load | Store)}
@@ -147,7 +147,7 @@ class _Gpu:
         wire = self.program.term.wires[name]
         if isinstance(value, np.ndarray):
             negative = min(value.strides, default=0) < 0
-            value = torch.from_numpy(np.ascontiguousarray(value) if negative else value)
+            value = torch.from_numpy(value.copy(order="C") if negative else value)
         return saturated(value.cuda(), wire.dtype).to(getattr(torch, TORCH[wire.dtype]))
 
     def bind(self, text: Source, kernel: Kernel) -> Callable[[], None]:

@@ -180,7 +180,7 @@ class _Kernel:
         """The chunks: in one loop, or in parts of which one masks nothing."""
         edge, whole = self._chunk(loop, True), self._chunk(loop, False)
         tile = self.frame.tile(loop.axis)
-        begin, end = _quotient(self.frame.bound(loop.lo), tile), _ceiling(self.frame.bound(loop.hi), tile)
+        begin, end = _chunks(self.frame.bound(loop.lo), self.frame.bound(loop.hi), tile)
         last = _quotient(self.frame.bound(loop.full_hi), tile)
         if edge == whole or last == "0":
             return self._run(loop, begin, end, _lines(edge), 0)
@@ -325,6 +325,17 @@ def _merged(whole: Statements, edge: Statements, condition: str) -> Statements:
         if plain:
             found.append([Line("else:"), *(Line(line.text, line.column, line.depth + 1) for line in plain)])
     return found
+
+
+def _chunks(lo: str, hi: str, tile: int) -> tuple[str, str]:
+    """The first chunk that meets positions from `lo` up to but without `hi`, and the end of them; there is
+    none where lo >= hi, though one chunk may hold both."""
+    begin, end = _quotient(lo, tile), _ceiling(hi, tile)
+    if lo == "0":
+        return begin, end
+    if lo.isdigit() and hi.isdigit():
+        return begin, end if int(lo) < int(hi) else begin
+    return begin, f"({end} if {lo} < {hi} else {begin})"
 
 
 def _quotient(position: str, tile: int) -> str:
