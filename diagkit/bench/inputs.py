@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.ops.libraries import numpy_dtype
+from diagkit.ops import numpy_dtype
 from diagkit.program import Program
 from diagkit.term import Array, InputError
 

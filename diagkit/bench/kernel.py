@@ -105,6 +105,6 @@ class Kernel:
 
 def bind_sizes_of(program: Program, arrays: Mapping[str, Any]) -> Mapping[str, int]:
     """The size of every axis, from the arrays."""
-    from diagkit.ops.evaluate import open_arrays
+    from diagkit.ops import open_arrays
 
     return open_arrays(program.term, arrays)[0].sizes

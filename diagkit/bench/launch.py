@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.ops.evaluate import Engine, close_arrays, open_arrays
+from diagkit.ops import Engine, close_arrays, open_arrays
 from diagkit.program import Program
 from diagkit.term import InputError
 

@@ -162,7 +162,7 @@ def _once(run: Callable[[], Any], cold: bool) -> float:
 
 def device(target: str) -> str:
     """What the target runs on, in words."""
-    from diagkit.machine.measured import cores, processor
+    from diagkit.machine import cores, processor
 
     assert target in ENGINES
     return f"{processor()}, {cores()} cores"

@@ -9,8 +9,7 @@ from typing import Any
 
 from diagkit import cost, machine
 from diagkit.cost import LegalTile
-from diagkit.machine import Machine
-from diagkit.machine.times import Times, times
+from diagkit.machine import Machine, Times, times
 from diagkit.term import DiagkitError, Term, promote
 
 ASSUMED = "no cache shared between groups, no latency, every unit at its stated peak"

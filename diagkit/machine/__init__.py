@@ -6,9 +6,10 @@ Time, energy and schedule models take a `Machine` as an argument; nothing here g
 from diagkit.machine.activations import activations, recorded_numbers, tokens
 from diagkit.machine.facts import GRADES, Machine, MachineError, Number
 from diagkit.machine.files import data_path, load, names
-from diagkit.machine.measured import here, measure_here
+from diagkit.machine.measured import cores, here, measure_here, processor
+from diagkit.machine.times import Times, times
 
 __all__ = [
-    "GRADES", "Machine", "MachineError", "Number", "activations", "data_path", "here", "load", "measure_here", "names",
-    "recorded_numbers", "tokens",
+    "GRADES", "Machine", "MachineError", "Number", "Times", "activations", "cores", "data_path", "here", "load",
+    "measure_here", "names", "processor", "recorded_numbers", "times", "tokens",
 ]  # fmt: skip

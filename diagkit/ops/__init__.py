@@ -1,4 +1,8 @@
-"""Operations: one row per primitive and per named block, and what each means on arrays."""
+"""Operations: one row per primitive and per named block, and what each means on arrays.
+
+`__all__` is what users write algorithms with, and ``diagkit`` takes it over whole. What the rooms above
+need besides (the tables, the tracer, what runs a single box) is imported below as itself.
+"""
 
 from diagkit.ops.blocks import (
     alibi_slopes,
@@ -49,16 +53,24 @@ from diagkit.ops.build import (
     view,
     weight,
 )
-from diagkit.ops.evaluate import evaluate, reference
-from diagkit.ops.inputs import bind_sizes
-from diagkit.ops.nodes import Node, block, combine, trace
-from diagkit.ops.scalars import BY_SYMBOL, SCALARS, Scalar
+from diagkit.ops.evaluate import Engine as Engine
+from diagkit.ops.evaluate import close_arrays as close_arrays
+from diagkit.ops.evaluate import evaluate as evaluate
+from diagkit.ops.evaluate import evaluate_box as evaluate_box
+from diagkit.ops.evaluate import open_arrays as open_arrays
+from diagkit.ops.evaluate import reference as reference
+from diagkit.ops.inputs import bind_sizes as bind_sizes
+from diagkit.ops.libraries import numpy_dtype as numpy_dtype
+from diagkit.ops.nodes import Node, block, combine
+from diagkit.ops.nodes import trace as trace
+from diagkit.ops.scalars import BY_SYMBOL as BY_SYMBOL
+from diagkit.ops.scalars import SCALARS as SCALARS
+from diagkit.ops.scalars import Scalar as Scalar
 
 __all__ = [
-    "BY_SYMBOL", "SCALARS", "Node", "Scalar", "absolute", "alibi_slopes", "amax", "amin", "array", "attention",
-    "axes", "axis", "bind_sizes", "block", "cast", "causal", "combine", "contract", "cos", "cross_entropy",
-    "einsum", "equal", "erf", "evaluate", "exp", "floor", "gelu", "index", "layer_norm", "log", "logsumexp",
-    "masked", "maximum", "mean", "minimum", "reduce", "reference", "relu", "rename", "rms_norm", "select",
-    "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "sqrt", "tanh", "total", "trace", "variance",
-    "view", "weight", "window",
+    "Node", "absolute", "alibi_slopes", "amax", "amin", "array", "attention", "axes", "axis", "block", "cast",
+    "causal", "combine", "contract", "cos", "cross_entropy", "einsum", "equal", "erf", "exp", "floor", "gelu",
+    "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean", "minimum", "reduce", "relu", "rename",
+    "rms_norm", "select", "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "sqrt", "tanh", "total",
+    "variance", "view", "weight", "window",
 ]  # fmt: skip

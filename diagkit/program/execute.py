@@ -13,7 +13,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.ops.evaluate import Engine, evaluate_box
+from diagkit.ops import Engine, evaluate_box
 from diagkit.program.meter import Count, Meter, finished
 from diagkit.program.nest import (
     Compute,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.ops.evaluate import evaluate_box, open_arrays, reference
+from diagkit.ops import evaluate_box, open_arrays, reference
 from diagkit.term import Axes, Box, InputError, StreamForm, Term, names
 
 Values = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.ops.evaluate import Engine, close_arrays, open_arrays
+from diagkit.ops import Engine, close_arrays, open_arrays
 from diagkit.program.execute import run_kernels, walk_kernels
 from diagkit.program.lower import accepted, check_sizes, kernels
 from diagkit.program.meter import Count

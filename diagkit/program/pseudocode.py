@@ -10,7 +10,7 @@ import sympy
 from sympy.printing.precedence import precedence
 from sympy.printing.str import StrPrinter
 
-from diagkit.ops.scalars import BY_SYMBOL
+from diagkit.ops import BY_SYMBOL
 from diagkit.program.nest import (
     Compute,
     For,
