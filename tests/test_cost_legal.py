@@ -71,8 +71,8 @@ def test_divisors(rows, inner, cols, limit):
     assert best.edges == 0
 
 
-def test_matmul_of_the_theory():
-    """Theory, section 2: a = b = c = 1e4, M = 4096, s = 1: best tile 63 x 63, 1.6 % above the bound."""
+def test_matmul_near_its_bound():
+    """Matrix product: a = b = c = 1e4, M = 4096, s = 1: best tile 63 x 63, 1.6 % above the bound."""
     best = legal_tile(tiled_matmul(), 4096, multiples={}, a=10**4, b=10**4, c=10**4)
     assert best.tiles == {"g_a": 63, "g_c": 63, "s_b": 1}
     assert round(100 * best.loss, 1) == 1.6

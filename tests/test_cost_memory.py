@@ -1,4 +1,4 @@
-"""Live memory: what the theory says is held, what is overwritten, and where the peak is."""
+"""Live memory: what the formulas say is held, what is overwritten, and where the peak is."""
 
 import cost_cases as cases
 import derive_cases
@@ -25,21 +25,21 @@ def same(left, right):
 
 
 def test_attention_table():
-    """Theory, section 3: napkin g(d + e) + s(d + e), + score tile g s, + statistics 2 g."""
+    """Attention: napkin g(d + e) + s(d + e), + score tile g s, + statistics 2 g."""
     held = memory(flash())
     assert same(held.napkin().peak(), (g + s) * (d + e))
     assert same(held.peak(), (g + s) * (d + e) + g * s + 2 * g)
 
 
 def test_matmul_table():
-    """Theory, section 2: g_a g_c + s_b (g_a + g_c); in bytes each operand by its format, sums in fp32."""
+    """Matrix product: g_a g_c + s_b (g_a + g_c); in bytes each operand by its format, sums in fp32."""
     assert same(memory(tiled_matmul()).peak(), g_a * g_c + s_b * (g_a + g_c))
     mixed = memory(tiled_matmul("fp8e4m3", "fp16")).bytes()
     assert same(mixed.peak(), 4 * g_a * g_c + s_b * (g_a + 2 * g_c))
 
 
 def test_head_table():
-    """Theory, section 3: grouped heads hold one tile of keys per KV head and r tiles of queries."""
+    """Attention: grouped heads hold one tile of keys per KV head and r tiles of queries."""
     g_k, g_r = size("g_k"), size("g_r")
     assert same(memory(heads()).napkin().peak(), 2 * g * g_k * g_r * d + 2 * s * g_k * d)
     assert same(memory(heads("x d")).napkin().peak(), 2 * g * g_k * g_r * d + 2 * s * d)

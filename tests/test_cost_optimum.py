@@ -1,4 +1,4 @@
-"""Best tiles: the formulas of the theory found from the shape of the sums, and numerics against search."""
+"""Best tiles: the known formulas found from the shape of the sums, and numerics against search."""
 
 import time
 
@@ -27,7 +27,7 @@ def same(left, right):
 
 
 def test_attention_on_a_napkin():
-    """Theory, section 3: g_q = M / 2d, H* = 2qd + 4xqd^2 / M, beta 1; here with d_k != d_v."""
+    """Attention: g_q = M / 2d, H* = 2qd + 4xqd^2 / M, beta 1; here with d_k != d_v."""
     best = optimum(flash(), M)
     assert same(best.tiles[g_q], M / (d + e))
     assert same(best.transfers, q * (d + e) + x * q * (d + e) ** 2 / M)
@@ -37,14 +37,14 @@ def test_attention_on_a_napkin():
 
 
 def test_attention_with_everything_that_is_held():
-    """Theory, section 3: g_q = (M - 2 s d) / (2d + s + 2)."""
+    """Attention: g_q = (M - 2 s d) / (2d + s + 2)."""
     best = optimum(flash(), M, napkin=False, s_x=s)
     assert same(best.tiles[g_q].subs(e, d), (M - 2 * s * d) / (2 * d + s + 2))
     assert same(best.transfers.subs(e, d), 2 * q * d + 2 * x * d * q * (2 * d + s + 2) / (M - 2 * s * d))
 
 
 def test_larger_chunks_only_cost():
-    """Theory, section 3: M = 116224, d = 128: the broadcast term against that of chunks of one."""
+    """Attention: M = 116224, d = 128: the broadcast term against that of chunks of one."""
     sizes = {"q": 4096, "x": 4096, "d": 128, "e": 128}
 
     def broadcast(chunk):
@@ -55,7 +55,7 @@ def test_larger_chunks_only_cost():
 
 
 def test_mixed_precision_attention():
-    """Theory, section 3, bytes: H* = qd(b_Q + b_O) + x q d^2 (b_K + b_V)(b_Q + b_acc) / M."""
+    """Attention in bytes: H* = qd(b_Q + b_O) + x q d^2 (b_K + b_V)(b_Q + b_acc) / M."""
     Q, K, V = (
         dk.array("Q", cases.q, cases.d, dtype="fp16"),
         dk.array("K", cases.x, cases.d, dtype="fp8e4m3"),
@@ -70,7 +70,7 @@ def test_mixed_precision_attention():
 
 
 def test_matmul():
-    """Theory, section 2: square tiles sqrt(M), H* = 2abc / sqrt(M) + ac, beta 1/2."""
+    """Matrix product: square tiles sqrt(M), H* = 2abc / sqrt(M) + ac, beta 1/2."""
     best = optimum(tiled_matmul(), M)
     assert best.tiles == {g_a: sympy.sqrt(M), g_c: sympy.sqrt(M)}
     assert same(best.transfers, 2 * a * b * c / sympy.sqrt(M) + a * c)
@@ -78,7 +78,7 @@ def test_matmul():
 
 
 def test_matmul_with_a_finite_chunk():
-    """Theory, section 2: g = sqrt(M + s^2) - s."""
+    """Matrix product: g = sqrt(M + s^2) - s."""
     best = optimum(tiled_matmul(), "M", s_b=s)
     g = sympy.sqrt(M + s**2) - s
     assert same(best.tiles[g_a], g)
@@ -91,7 +91,7 @@ def test_matmul_with_a_finite_chunk():
     ("b_A", "b_B", "formats"), [(1, 2, ("fp8e4m3", "fp16")), (4, 4, ("fp32", "fp32")), (4, 1, ("fp32", "fp8e5m2"))]
 )
 def test_matmul_in_bytes(b_A, b_B, formats):
-    """Theory, section 2: H* = 2abc sqrt(b_A b_B b_acc / M) + b_out ac; aspect g_c / g_a = b_A / b_B."""
+    """Matrix product: H* = 2abc sqrt(b_A b_B b_acc / M) + b_out ac; aspect g_c / g_a = b_A / b_B."""
     best = optimum(tiled_matmul(*formats), M, unit="bytes", napkin=False)
     b_out, b_acc = max(b_A, b_B), 4
     assert same(best.transfers, 2 * a * b * c * sympy.sqrt(sympy.Integer(b_A * b_B * b_acc) / M) + b_out * a * c)
@@ -101,7 +101,7 @@ def test_matmul_in_bytes(b_A, b_B, formats):
 
 
 def test_three_way_product_has_beta_two_thirds():
-    """Theory, section 1: k grouped output axes, each input carrying one: beta = (k - 1) / k."""
+    """With k grouped output axes, each input carrying one: beta = (k - 1) / k."""
     i, j, k, l = dk.axes("i j k l")
     T = dk.contract(dk.array("A", i, l), dk.array("B", j, l), dk.array("C", k, l), over=l)
     term = stream(group(derive_cases.term(T, T=T), i="g_i", j="g_j", k="g_k"), l="s_l")
@@ -113,7 +113,7 @@ def test_three_way_product_has_beta_two_thirds():
 
 
 def test_heads():
-    """Theory, section 3: the bound is 2hqd + 4hxqd^2 / M either way; a head tile only costs in MHA."""
+    """Attention: the bound is 2hqd + 4hxqd^2 / M either way; a head tile only costs in MHA."""
     k, r = size("k"), size("r")
     bound = 2 * k * r * q * d + 4 * k * r * x * q * d**2 / M
     grouped, multi_query = optimum(heads(), M), optimum(heads("x d"), M)
@@ -132,7 +132,7 @@ def test_causal():
 
 
 def test_one_pass_has_nothing_to_choose():
-    """Theory, section 1: elementwise alone: beta = 0."""
+    """Elementwise alone: beta = 0."""
     X = dk.exp(dk.array("X", cases.q, cases.x))
     best = optimum(group(derive_cases.term(X), q="g_q"), M)
     assert (best.beta, best.transfers) == (0, 2 * q * x)

@@ -1,4 +1,4 @@
-"""Transfers against loops over tiles, and against the tables of the theory."""
+"""Transfers against loops over tiles, and against the known closed forms."""
 
 import re
 
@@ -135,12 +135,12 @@ def at_n(expr):
 
 @pytest.mark.parametrize("mask", ["top-left", "bottom-right"])
 def test_causal_closed_form(mask):
-    """Theory, section 3: q = x = n, s | g | n: H = 3nd + n^2 d / g."""
+    """Attention: q = x = n, s | g | n: H = 3nd + n^2 d / g."""
     assert same(at_n(transfers(masked(mask)).relaxed().total()), 3 * n * d + n**2 * d / g)
 
 
 def test_window_closed_form():
-    """Theory, section 3 has 4nd + 2nd(W-1)/g, approximately: counted runs have less at the corner,
+    """About 4nd + 2nd(W-1)/g, as usually stated; counted runs have less at the corner,
     where early rows see fewer than W keys: d w (w + g) / g with w = W - 1."""
     window = flash(mask=ops.window(cases.q, cases.x, size("W")))
     w = size("W") - 1
@@ -164,7 +164,7 @@ def test_streaming_changes_memory_and_not_transfers():
 
 
 def test_matmul_table():
-    """Theory, section 2: per group b(g_a + g_c) + g_a g_c; in all abc(1/g_a + 1/g_c) + ac; with formats."""
+    """Matrix product: per group b(g_a + g_c) + g_a g_c; in all abc(1/g_a + 1/g_c) + ac; with formats."""
     a, b, c, g_a, g_c = map(size, ("a", "b", "c", "g_a", "g_c"))
     counted = transfers(tiled_matmul())
     assert same(counted.per_group().total(), b * (g_a + g_c) + g_a * g_c)
@@ -175,7 +175,7 @@ def test_matmul_table():
 
 
 def test_head_table():
-    """Theory, section 3, heads: in MHA the head tile cancels; in MQA it counts like rows."""
+    """Heads: in MHA the head tile cancels; in MQA it counts like rows."""
     k, r, g_k, g_r = map(size, ("k", "r", "g_k", "g_r"))
     grouped = transfers(heads()).relaxed().total()
     assert same(grouped, 2 * q * k * r * d + 2 * x * q * k * r * d / (g * g_r))
@@ -184,13 +184,13 @@ def test_head_table():
 
 
 def test_decode_reads_keys_and_values_by_their_own_heads():
-    """Theory, section 3: one query, r query heads together per KV head: 2hd + 2 x h_kv d."""
+    """Attention: one query, r query heads together per KV head: 2hd + 2 x h_kv d."""
     at = {"q": 1, "g_q": 1, "k": 4, "g_k": 1, "r": 8, "g_r": 8, "x": 100, "d": 16}
     assert transfers(heads()).total(**at) == 2 * 32 * 16 + 2 * 100 * 4 * 16
 
 
 def test_latent_attention_streams_keys_and_values_as_one():
-    """Theory, section 3, MLA: V is a slice of the latent K: h(c+r) + hc + x(c+r) ceil(h/g_h), 2h(2c+r) FLOP a key."""
+    """Latent attention: V is a slice of the latent K: h(c+r) + hc + x(c+r) ceil(h/g_h), 2h(2c+r) FLOP a key."""
     h, x, m, c = dk.axes("h x m c")
     latent = dk.array("L", x, m)
     S = dk.einsum("h m, x m -> h x", dk.array("Q", h, m), latent)

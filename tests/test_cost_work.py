@@ -112,7 +112,7 @@ def test_visible_pairs_are_exact(mask, s):
 
 
 def test_causal_pairs():
-    """n(n + 1)/2 exactly: 64 -> 2080; by whole tiles 2n^2 d + 2ngd FLOP (theory, section 3)."""
+    """n(n + 1)/2 exactly: 64 -> 2080; by whole tiles 2n^2 d + 2ngd FLOP."""
     pairs = visible_pairs(masked("top-left")).subs({q: n, x: n})
     assert sympy.expand(pairs - n * (n + 1) / 2) == 0
     assert pairs.subs(n, 64) == 2080
@@ -121,7 +121,7 @@ def test_causal_pairs():
 
 
 def test_intensity():
-    """Broadcast term of attention: 2g/b FLOP per byte of K and V (theory, section 3)."""
+    """Broadcast term of attention: 2g/b FLOP per byte of K and V."""
     at = {"q": 4096, "x": 1 << 22, "d": 128, "e": 128, "g_q": 128}
     assert intensity(flash(), "fp16", **at) == pytest.approx(128, rel=1e-4)
     assert intensity(tiled_matmul(), "fp16", a=64, b=64, c=64, g_a=64, g_c=64) == pytest.approx(64 / 3)

@@ -109,7 +109,7 @@ def test_causal_loads_exactly_the_live_chunks(align, rows, cols):
 
 
 def test_causal_attention_moves_3nd_and_n2d_over_g():
-    """Theory, section 3, where chunks divide tiles and tiles the length."""
+    """Where chunks divide tiles and tiles the length: 3nd + n^2 d / g."""
     n, g, s, d = 64, 16, 8, 4
     assert (
         lower(flash(mask=dk.causal(q, x)), q=n, x=n, d=d, e=d, g_q=g, s_x=s).count().total()
@@ -118,7 +118,7 @@ def test_causal_attention_moves_3nd_and_n2d_over_g():
 
 
 def test_a_window_moves_a_band():
-    """Theory, section 3: about 4nd + 2nd(W - 1)/g; the first tiles have less in front of them."""
+    """Attention: about 4nd + 2nd(W - 1)/g; the first tiles have less in front of them."""
     n, g, d, width = 64, 16, 4, 9
     moved = lower(flash(mask=dk.window(q, x, width)), q=n, x=n, d=d, e=d, g_q=g, s_x=1).count().total()
     assert moved == 4 * n * d + 2 * d * (width - 1) * (n // g - 1)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import sympy
 
 from diagkit.cost.posynomial import Posynomial
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 def exponents(transfers: Posynomial, memory: Sequence[Posynomial]) -> list[Any]:
@@ -34,8 +32,6 @@ Row = tuple[list[float], float]
 
 def _corners(moved: list[tuple[float, ...]], held: list[tuple[float, ...]]) -> Iterator[np.ndarray[Any, Any]]:
     """The corners of: e.theta <= tau for every term moved, f.theta <= 1 for every term held, theta >= 0."""
-    import numpy as np
-
     count = len((moved or held or [()])[0])
     rows: list[Row] = [([*e, -1.0], 0.0) for e in moved] + [([*f, 0.0], 1.0) for f in held]
     rows += [([-float(n == place) for n in range(count)] + [0.0], 0.0) for place in range(count)]

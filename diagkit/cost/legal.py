@@ -91,7 +91,7 @@ def tile_multiples(term: Term, dtype: str | None = None) -> Reasons:
     """What tiles are multiples of on a machine with matrix instructions: 16 rows, columns and summed
     elements of a contraction (32 summed ones of 8 bits or less), and rows of 128 bytes of what is loaded.
 
-    Source: theory, section 8 (alignment constraints).
+    Source: arXiv 2412.03317, section 5 (divisors of axes); NVIDIA's shapes of mma and wgmma.
     """
     found: dict[str, dict[tuple[int, str], None]] = {}
     labelled = {label.axis for label in term.labels}

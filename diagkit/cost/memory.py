@@ -2,7 +2,8 @@
 
 Counted at full tiles. All loads are resident from the load; a map writes over an input of the same axes
 that nobody reads later; a streamed input is resident one chunk at a time; what a step makes without the
-streamed axis is held in registers. Source: theory, section 3 (table of M) and section 8 (live variables).
+streamed axis is held in registers. Source: arXiv 2412.03317, sections 2.2
+(M of a column) and 5.1 (live variables).
 """
 
 from __future__ import annotations

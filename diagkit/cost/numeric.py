@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from diagkit.cost.posynomial import Posynomial
 from diagkit.term import DiagkitError
-
-if TYPE_CHECKING:
-    import numpy as np
 
 MOST_STEPS = 400
 SHARPEST = 1e10
@@ -26,8 +25,6 @@ class LogSum:
 
     def __call__(self, y: Any) -> tuple[float, Any, Any]:
         """Value, gradient and Hessian at y."""
-        import numpy as np
-
         shown = self.exponents @ y + self.logs
         top = shown.max()
         share = np.exp(shown - top)
@@ -40,8 +37,6 @@ class LogSum:
 
 def log_sum(sum_: Posynomial, scale: float = 1.0) -> LogSum:
     """The log of `sum_` / `scale`, whose factors must be positive numbers."""
-    import numpy as np
-
     exponents = np.array([[float(power) for power in powers] for powers, _ in sum_.terms])
     factors = np.array([float(factor) for _, factor in sum_.terms])
     if (factors <= 0).any():
@@ -56,8 +51,6 @@ def minimise(
 
     A DiagkitError where not even tiles of one element fit.
     """
-    import numpy as np
-
     upper = np.log(np.array(most, dtype=float))
     free = upper > 0
     y = np.zeros(len(most))
@@ -87,8 +80,6 @@ def _inside(goal: LogSum, bounds: list[LogSum], upper: Any, free: Any) -> Any:
 
 def _start(bounds: list[LogSum], upper: Any, free: Any) -> Any:
     """A point with room on every side: near tiles of one element."""
-    import numpy as np
-
     reach = 0.5
     while any(bound(np.where(free, reach * upper, 0.0))[0] >= 0 for bound in bounds):
         reach /= 2
@@ -96,8 +87,6 @@ def _start(bounds: list[LogSum], upper: Any, free: Any) -> Any:
 
 
 def _barrier(goal: LogSum, bounds: list[LogSum], upper: Any, free: Any, y: Any, sharpness: float) -> float:
-    import numpy as np
-
     rooms = [-bound(y)[0] for bound in bounds] + list(y[free]) + list((upper - y)[free])
     if min(rooms) <= 0:
         return float("inf")
@@ -106,8 +95,6 @@ def _barrier(goal: LogSum, bounds: list[LogSum], upper: Any, free: Any, y: Any, 
 
 def _newton(goal: LogSum, bounds: list[LogSum], upper: Any, free: Any, y: Any, sharpness: float) -> tuple[Any, float]:
     """The Newton step and how much it promises."""
-    import numpy as np
-
     _, gradient, hessian = goal(y)
     gradient, hessian = sharpness * gradient, sharpness * hessian
     for bound in bounds:

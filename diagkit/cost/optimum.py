@@ -19,7 +19,7 @@ from diagkit.cost.kernel import check_names
 from diagkit.cost.memory import memory as memory_of
 from diagkit.cost.numeric import minimise
 from diagkit.cost.posynomial import Posynomial, posynomial
-from diagkit.cost.show import Shown, Table, formula
+from diagkit.cost.show import Shown, Table, formula, latex
 from diagkit.cost.transfers import transfers
 from diagkit.cost.upper import undominated
 from diagkit.term import DiagkitError, Label, Term, exact, size
@@ -35,7 +35,7 @@ class Optimum(Shown):
     * `objective` and `constraints`: what was minimised, and the memory sums that stay within `limit`;
     * `method`: how it was solved; `relaxations`: what was assumed on the way; `unit`: of all of these.
 
-    Source: theory, sections 1 (solving), 2 and 3 (matmul, attention) and 5 (what beta means).
+    Source: arXiv 2412.03317, section 4.1 (form of the optimum), 3.1 (matmul) and 3.2 (attention).
     """
 
     tiles: Mapping[Any, Any]
@@ -66,8 +66,6 @@ class Optimum(Shown):
         return Table([("optimum", self.unit), *rows])
 
     def _repr_latex_(self) -> str:
-        from diagkit.cost.show import latex
-
         lines = [rf"H &= {latex(self.objective)}"]
         lines += [rf"{latex(bound)} &\le {latex(self.limit)}" for bound in self.constraints]
         lines += [rf"{latex(tile)} &= {latex(best)}" for tile, best in self.tiles.items()]

@@ -40,7 +40,8 @@ class Transfers(Shown, Mapping[Transfer, Any]):
     """A map from `Transfer` to a formula, in `unit` ("elements" or "bytes"), in order of kernels.
 
     A load is counted once for each tile of every grouped axis that the array lacks; axes that it has are
-    covered exactly, so a short edge tile costs what it holds. Source: theory, "General counting rule".
+    covered exactly, so a short edge tile costs what it holds. Source: arXiv 2412.03317, sections 2.2 and 2.3,
+    with ceilings.
     """
 
     amounts: Amounts

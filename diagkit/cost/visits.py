@@ -148,7 +148,7 @@ def closed_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Tr
     """`visited` without ceilings. Exact where chunks divide tiles, tiles divide axes, and the bounds
     meet the ends of the axis at tile edges: between these the sum over tiles is a trapezoid rule.
 
-    For causal attention with q = x = n this is n**2/(2 g) + n/2 positions (theory, section 3). None where
+    For causal attention with q = x = n this is n**2/(2 g) + n/2 positions. None where
     there is no such form: two bounds on one side, or one with two moving axes.
     """
     x, s, positions = stream

@@ -4,8 +4,8 @@ Units: "tensor" counts FLOP, two per multiply-add of a contraction; "fma" and "s
 the multiply-add and special-function units. A multiply-add is one MAC and two FLOP: `mac` and `flop` are
 different methods.
 
-Conventional counts weigh functions instead: per point, exp or tanh 4, softmax 8, a norm 7 (theory, section
-1). Here every operation is one, of the unit that does it, so that each unit's time can be told.
+Conventional counts weigh functions instead: per point, exp or tanh 4, softmax 8, a norm 7. Here every
+operation is one, of the unit that does it, so that each unit's time can be told.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Two bounds, both without latency, launch, or caches shared between groups: `serial` adds the resources up
 (nothing overlaps), `overlapped` takes the slowest (everything does). A measured time falls between where
-the model holds. Source: theory, section 6 (time model).
+the model holds. `serial` is the weighted sum of arXiv 2412.03317, section 4.2; `overlapped` is the roofline's.
 """
 
 from __future__ import annotations
