@@ -270,7 +270,7 @@ REFUSED: list[tuple[Any, type[DiagkitError], str]] = [
     (lambda: dk.causal(q, x, "middle"), InputError, "bottom-right"),
     (lambda: dk.window(q, x, 0), InputError, "at least 1"),
     (lambda: dk.view(dk.array("A", q), {"q": dk.coordinate("q") ** 2}, (q,)), AxisError, "not affine"),
-    (lambda: bool(dk.array("A", q) < 1), TermError, "no truth"),
+    (lambda: bool(dk.array("A", q) < 1), TermError, "no truth yet.*dk.select"),
     (lambda: dk.Diagram(dk.array("A", q), dk.array("A", x)), TermError, "two different arrays"),
     (lambda: dk.contract(*[dk.array("A", q)] * 1, over=x), AxisError, "no axis"),
 ]

@@ -76,9 +76,7 @@ _KNOWN_BLOCKS = {"softmax": "softmax", "rmsnorm": "norm", "layernorm": "norm", "
 
 
 def _block_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]:
-    kind = {"softmax": "softmax", "rmsnorm": "norm", "layernorm": "norm", "l2 norm": "norm"}.get(
-        box.title.lower(), "block"
-    )
+    kind = _KNOWN_BLOCKS.get(box.title.lower(), "block")
     acts = block_axes(term, box)
     main = set(names(term.wires[drawn[0]].axes)) if drawn else set()
     inside = all(set(names(term.wires[wire].axes)) <= main for wire in drawn[1:])

@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.ops.build import Over, amax, contract, equal, exp, index, log, reduce, sqrt, tanh, total
+from diagkit.ops.build import Over, contract, index, reduce, tanh, total
 from diagkit.ops.nodes import Node, block, combine
 from diagkit.term import Axis, AxisError, InputError, finite, names, quotient, where
 
@@ -19,20 +19,20 @@ def softmax(value: Node, over: Over, name: str | None = None) -> Node:
     >>> softmax(array("S", q, x), over=x)
     <block 'softmax' over (q, x)>
     """
-    shifted = _shifted_exp(value, over)
+    _, shifted = _shifted_exp(value, over)
     ratio = combine(quotient, shifted, reduce("sum", shifted, over, hint="sum"))
     return block("softmax", [value], ratio, name)
 
 
-def _shifted_exp(value: Node, over: Over) -> Node:
+def _shifted_exp(value: Node, over: Over) -> tuple[Node, Node]:
+    """The largest s, and exp(s - the largest)."""
     largest = reduce("max", value, over, hint="max")
-    return combine(lambda s, m: sympy.exp(s - finite(m)), value, largest, hint="exp")
+    return largest, combine(lambda s, m: sympy.exp(s - finite(m)), value, largest, hint="exp")
 
 
 def logsumexp(value: Node, over: Over, name: str | None = None) -> Node:
     """log sum exp(s) over an axis, natural logarithm; -inf for a row that sees nothing."""
-    largest = reduce("max", value, over, hint="max")
-    shifted = combine(lambda s, m: sympy.exp(s - finite(m)), value, largest, hint="exp")
+    largest, shifted = _shifted_exp(value, over)
     sums = reduce("sum", shifted, over, hint="sum")
     return block("logsumexp", [value], combine(lambda m, z: finite(m) + sympy.log(z), largest, sums), name)
 
@@ -209,10 +209,3 @@ def silu(value: Node, name: str | None = None) -> Node:
 def gelu(value: Node, name: str | None = None) -> Node:
     """x (1 + erf(x / sqrt 2)) / 2, element by element."""
     return combine(lambda x: x * (1 + sympy.erf(x / sympy.sqrt(2))) / 2, value, hint="gelu", name=name)
-
-
-__all__ = [
-    "alibi_slopes", "amax", "attention", "causal", "cross_entropy", "equal", "exp", "gelu", "layer_norm", "log",
-    "logsumexp", "masked", "mean", "relu", "rms_norm", "select", "sigmoid", "silu", "softmax", "spherical", "sqrt",
-    "variance", "window",
-]  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from math import erf
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Numpy:
 
     @staticmethod
     def kind(value: Any) -> str:
-        """"float", "int", "bool", or what else it is."""
+        """What its elements are: "float", "int", "bool", or else the name of the type."""
         return {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(value.dtype.kind, _odd_kind(value))
 
     @staticmethod
@@ -107,8 +108,6 @@ def numpy_dtype(dtype: str) -> Any:
 
 
 def _np_erf(value: Any) -> Any:
-    from math import erf
-
     return np.vectorize(erf, otypes=[value.dtype])(value) if value.size else value
 
 
@@ -151,7 +150,7 @@ class Torch:
 
     @staticmethod
     def kind(value: Any) -> str:
-        """"float", "int", "bool", or what else it is."""
+        """What its elements are: "float", "int", "bool", or else the name of the type."""
         if value.is_floating_point():
             return "float"
         return "bool" if str(value.dtype) == "torch.bool" else "complex" if value.is_complex() else "int"

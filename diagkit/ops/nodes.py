@@ -103,7 +103,7 @@ class Node:
         return combine(sympy.Not, self)
 
     def __bool__(self) -> bool:
-        raise TermError("a diagram's value has no truth yet", remedy="use dk.where, & and | instead of if, and, or")
+        raise TermError("a diagram's value has no truth yet", remedy="use dk.select, & and | instead of if, and, or")
 
 
 def combine(function: Callable[..., Any], *operands: Any, hint: str = "", name: str | None = None) -> Node:
