@@ -5,7 +5,7 @@ import sympy
 from derive_cases import attention, d, matmul, q, softmax_alone, term, x
 
 import diagkit as dk
-from diagkit.derive import fuse, group, ungroup
+from diagkit.derive import fuse, group, stream, ungroup
 from diagkit.term import AxisError, GroupError, Label, coordinate, size
 
 
@@ -102,6 +102,7 @@ def test_unknown_axes_list_the_known_ones():
         (("g", 0), "a multiple of 0"),
         ("d", "named like an axis"),
         (" ", "needs a name"),
+        ("", "needs a name"),
         (size("g") * 2, "cannot be 2*g"),
     ],
 )
@@ -109,6 +110,14 @@ def test_tiles_that_are_none(tile, said):
     with pytest.raises(GroupError, match=said.replace("*", r"\*")) as refused:
         group(attention(), q=tile)
     assert refused.value.axis == "q" and "q='g_q'" in refused.value.remedy
+
+
+def test_a_tile_is_not_named_like_an_axis_even_by_default():
+    clash = dk.axis("g_q")
+    with pytest.raises(GroupError, match="tile 'g_q' of axis 'q' is named like an axis"):
+        group(term(dk.array("X", q, clash) * 2), q=None)
+    with pytest.raises(dk.StreamError, match="tile 's_x' of axis 'x' is named like an axis"):
+        stream(term(dk.total(dk.array("X", x, dk.axis("s_x")), x)), x=None)
 
 
 def test_a_tile_larger_than_the_axis_is_refused():

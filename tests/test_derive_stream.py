@@ -365,3 +365,13 @@ def test_sums_of_what_waits_for_a_reduction(summand, first, lemma):
 def test_the_value_writes_itself_down(name):
     flash, _ = streamed(name)
     assert eval(repr(flash), vars(diagkit.term).copy()) == flash
+
+
+@pytest.mark.parametrize("big", [dk.amax, dk.amin])
+def test_an_extreme_that_is_carried_already_is_not_carried_twice(big):
+    X = dk.array("X", q, x)
+    farther = dk.Diagram(big(X - 2 * big(X, x), x, name="s")).fuse().stream(x="c")
+    scores = np.random.default_rng(0).normal(size=(3, 7))
+    assert len(farther.forms[0].state) == 1
+    whole = farther.reference(X=scores)
+    assert np.allclose(farther.lower(c=2).run(X=scores), whole) and farther.law(X=scores)

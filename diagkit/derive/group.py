@@ -79,7 +79,7 @@ def make_label(term: Term, kind: str, axis: str, tile: Any, error: type[LabelErr
     owner = term.axis(axis)
     tile, multiple = tile if isinstance(tile, tuple) and len(tile) == 2 else (tile, 1)
     prefix = "g" if kind == "group" else "s"
-    refusal = _tile_refusal(term, owner, tile, multiple)
+    refusal = _tile_refusal(term, owner, f"{prefix}_{axis}" if tile is None else tile, multiple)
     if refusal is not None:
         reason, remedy = refusal
         raise error(reason, axis=axis, remedy=f"{remedy}, for example {axis}={prefix + '_' + axis!r}")
@@ -91,8 +91,6 @@ def _tile_refusal(term: Term, axis: Any, tile: Any, multiple: Any) -> tuple[str,
     """Why `tile` cannot be a tile of `axis`, and what could; or nothing."""
     if not isinstance(multiple, int) or isinstance(multiple, bool) or multiple < 1:
         return f"a tile cannot be a multiple of {multiple!r}", "use a whole number >= 1"
-    if tile is None:
-        return _name_refusal(term, axis.name, "")
     if isinstance(tile, str) or getattr(tile, "is_Symbol", False):
         return _name_refusal(term, axis.name, str(tile))
     if not isinstance(tile, int | sympy.Integer) or isinstance(tile, bool) or tile < 1:
@@ -108,7 +106,7 @@ def _tile_refusal(term: Term, axis: Any, tile: Any, multiple: Any) -> tuple[str,
 def _name_refusal(term: Term, axis: str, tile: str) -> tuple[str, str] | None:
     if tile in term.axes:
         return f"tile {tile!r} of axis {axis!r} is named like an axis", "give the tile another name"
-    return None if not tile or tile.strip() else (f"a tile of {axis!r} needs a name", "give it one")
+    return None if tile.strip() else (f"a tile of {axis!r} needs a name", "give it one")
 
 
 def group_refusals(term: Term, axis: str) -> Iterator[GroupError]:

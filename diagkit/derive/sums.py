@@ -95,6 +95,11 @@ class Sums:
         for name in list(chain.reductions):
             self._reduction(name)
 
+    @staticmethod
+    def start_of(box: Any) -> Any:
+        """What a reduction makes of nothing."""
+        return _STARTS[_op(box)]
+
     def by_name(self) -> dict[str, Accumulator]:
         """The accumulators by the wire that carries them."""
         return {accumulator.name: accumulator for accumulator in self.found.values()}
@@ -131,8 +136,8 @@ class Sums:
         if moved is None:
             return False
         carrier = name if outside == 0 else self.chain.fresh(f"{name}.acc", box.axes)
-        self._add(carrier, box, (core,), box.inputs, value(carrier) + moved)
-        self._worth(name, value(carrier) + outside)
+        held = self._add(carrier, box, (core,), box.inputs, value(carrier) + moved)
+        self._worth(name, held + outside)
         return True
 
     def _sum(self, name: str, box: Any, formulas: list[Any]) -> bool:
@@ -148,6 +153,8 @@ class Sums:
         outside = product(factor for factor, _ in split)
         cores = tuple(core for _, core in split)
         summed = self._partial(name if outside == 1 else f"{name}.acc", box, cores, box.inputs, ratio)
+        if summed is None:
+            return False
         self._worth(name, outside * summed)
         self.methods[name] = self._means(formulas, inside, waiting)
         return True
@@ -332,8 +339,15 @@ class Sums:
 
     def _left(self, cores: tuple[Any, ...], box: Any) -> Axes:
         """The axes of a sum of `cores`: those of the reduction that they carry."""
-        carried = {axis for core in cores for axis in self.chain.joined(core)}
+        carried = {axis for core in cores for axis in self._axes(core, box)}
         return tuple(axis for axis in box.axes if axis in carried)
+
+    def _axes(self, core: Any, box: Any) -> Axes:
+        """The axes of a summed factor: those of the wire that it is read from, where it is one."""
+        for source in box.inputs:
+            if core == self.chain.formula.get(source, value(source)):
+                return self.chain.axes[value(source)]
+        return self.chain.joined(core)
 
     def _known(self, cores: tuple[Any, ...]) -> Any | None:
         same = self.found.get(self._key("sum", cores))
@@ -345,7 +359,7 @@ class Sums:
     def _partial(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...], ratio: Any) -> Any | None:
         """A partial sum that is rescaled by `ratio`, times the sizes of summed axes that it lacks."""
         known = self._known(cores)
-        summed = {axis.name for core in cores for axis in self.chain.joined(core)}
+        summed = {axis.name for core in cores for axis in self._axes(core, box)}
         if self.chain.axis not in summed:
             return None
         if known is None:
@@ -354,9 +368,10 @@ class Sums:
             known = value(name)
         return known * self._number(tuple(sorted(self.over - summed)))
 
-    def _add(self, name: str, box: Any, cores: Any, sources: Any, carry: Any) -> None:
+    def _add(self, name: str, box: Any, cores: Any, sources: Any, carry: Any) -> Any:
+        """Carry one more thing, unless it is carried already; the value that carries it."""
         axes = self._left(cores, box)
-        summed = {axis.name for core in cores for axis in self.chain.joined(core)}
+        summed = {axis.name for core in cores for axis in self._axes(core, box)}
         over = tuple(axis for axis in self.chain.term.axes if axis in self.over & summed)
         self.chain.axes[value(name)] = axes
         kept = tuple((core, source) for core, source in zip(cores, sources, strict=True) if core != 1)
@@ -366,6 +381,7 @@ class Sums:
         )  # fmt: skip
         known = self.found.setdefault(self._key(_op(box), cores), made)
         self._worth(name, value(known.name))
+        return value(known.name)
 
     def _refusal(self, name: str, box: Any, formulas: list[Any]) -> StreamError:
         waits = [w for wire in box.inputs for w in self.chain.waits.get(wire, ())]
