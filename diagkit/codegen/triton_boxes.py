@@ -55,7 +55,8 @@ def _map(frame: Frame, box: Any, sure: tuple[str, ...]) -> Made:
     read = {wire for i, wire in enumerate(box.inputs) if arg(i) in expr.free_symbols}
     values: dict[Any, Text] = {arg(i): number(frame, w, order) for i, w in enumerate(box.inputs) if w in read}
     values |= {size(axis): Text(frame.size_of(axis), "int") for axis in frame.kernel.span}
-    found = scalar(folded(expr), values, TRITON)
+    dtype = frame.kernel.wire[box.name].dtype
+    found = scalar(folded(expr), values, TRITON, number=dtype != "bool" and not dtype.startswith("int"))
     covered = {axis for wire in read for axis in frame.order[wire]}
     return Made(_spread(frame, found, order, bool(covered), covered == set(order)), order, found.kind)
 

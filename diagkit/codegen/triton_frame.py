@@ -216,6 +216,7 @@ class Frame:
             values[last(axis)] = f"({end} - 1)"
             values[size(axis)] = self.size_of(axis)
         text = position(expr.xreplace(self.sizes), values) if hasattr(expr, "xreplace") else str(expr)
+        text = text.replace(" - 1) + 1", ")")  # the position after the last
         return text if text.isdigit() or text in values.values() else f"max({text}, 0)"
 
 

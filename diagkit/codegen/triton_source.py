@@ -315,7 +315,8 @@ def _lines(statements: Statements) -> list[Line]:
 def _merged(whole: Statements, edge: Statements, condition: str) -> Statements:
     """Statements that are the same in both parts, and the others under the condition that tells them apart."""
     found: Statements = []
-    for same, run in groupby(zip(whole, edge, strict=True), key=lambda row: row[0] == row[1]):
+    rows = [row for row in zip(whole, edge, strict=True) if row[0] or row[1]]
+    for same, run in groupby(rows, key=lambda row: row[0] == row[1]):
         lines = list(run)
         if same:
             found += [row[0] for row in lines]
@@ -353,7 +354,7 @@ def _ceiling(position: str, tile: int) -> str:
 
 
 def _without_unused(lines: list[Line]) -> list[Line]:
-    """The lines without positions and masks that nobody reads."""
+    """The lines without positions and masks that nobody reads; what is loaded is loaded."""
     while True:
         text = "\n".join(line.text for line in lines)
         kept = [line for line in lines if _is_used(line.text, text)]
@@ -364,7 +365,7 @@ def _without_unused(lines: list[Line]) -> list[Line]:
 
 def _is_used(line: str, text: str) -> bool:
     made_here = re.match(r"(\w+) = ", line)
-    return made_here is None or len(re.findall(rf"\b{made_here[1]}\b", text)) > 1
+    return made_here is None or "tl.load(" in line or len(re.findall(rf"\b{made_here[1]}\b", text)) > 1
 
 
 def _tidied(line: Line) -> Line:

@@ -52,10 +52,16 @@ def _map_format(box: Any, formats: Sequence[str]) -> str:
     return promote(floats or (numbers or ["fp32"]))
 
 
+def _summed(formats: Sequence[str]) -> str:
+    """Sums of short whole numbers take 32 bits."""
+    found = promote(formats)
+    return "int32" if found in ("bool", "int4", "int8") else found
+
+
 _FORMAT_OF: dict[type[Box], Callable[..., str]] = {
     Map: _map_format,
-    Reduce: lambda box, formats: promote(formats),
-    Contract: lambda box, formats: promote(formats),
+    Reduce: lambda box, formats: _summed(formats) if box.op == "sum" else promote(formats),
+    Contract: lambda box, formats: _summed(formats),
     Index: lambda box, formats: "int32",
     Cast: lambda box, formats: str(box.dtype),
     View: lambda box, formats: promote(formats),
