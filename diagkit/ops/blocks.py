@@ -31,7 +31,13 @@ def _shifted_exp(value: Node, over: Over) -> tuple[Node, Node]:
 
 
 def logsumexp(value: Node, over: Over, name: str | None = None) -> Node:
-    """log sum exp(s) over an axis, natural logarithm; -inf for a row that sees nothing."""
+    """log sum exp(s) over an axis, natural logarithm; -inf for a row that sees nothing.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.logsumexp(X, over="x"))(X=[0.0, 0.0])
+    array(0.69314718)
+    """
     largest, shifted = _shifted_exp(value, over)
     sums = reduce("sum", shifted, over, hint="sum")
     return block("logsumexp", [value], combine(lambda m, z: finite(m) + sympy.log(z), largest, sums), name)
@@ -46,14 +52,26 @@ def _count(value: Node, over: Over) -> Any:
 
 
 def mean(value: Node, over: Over, name: str | None = None) -> Node:
-    """The mean over an axis; 0 of nothing."""
+    """The mean over an axis; 0 of nothing.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.mean(X, over="x"))(X=[1.0, 3.0, 2.0])
+    array(2.)
+    """
     count = _count(value, over)
     sums = reduce("sum", value, over, hint="sum")
     return block("mean", [value], combine(lambda s: quotient(s, count), sums), name)
 
 
 def variance(value: Node, over: Over, name: str | None = None) -> Node:
-    """The biased variance over an axis: the mean of the squared distance from the mean."""
+    """The biased variance over an axis: the mean of the squared distance from the mean.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.variance(X, over="x"))(X=[1.0, 3.0, 2.0])
+    array(0.66666667)
+    """
     centred, count = _centred(value, over), _count(value, over)
     squares = reduce("sum", combine(lambda c: c**2, centred, hint="square"), over, hint="sum")
     return block("variance", [value], combine(lambda s: quotient(s, count), squares), name)
@@ -67,7 +85,13 @@ def _centred(value: Node, over: Over) -> Node:
 
 
 def rms_norm(value: Node, over: Over, gain: Node | None = None, eps: float = 1e-5, name: str | None = None) -> Node:
-    """RMSNorm: x / sqrt(mean x^2 + eps) over an axis, times `gain` where given."""
+    """RMSNorm: x / sqrt(mean x^2 + eps) over an axis, times `gain` where given.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.rms_norm(X, over="x", eps=0))(X=[3.0, 4.0])
+    array([0.84852814, 1.13137085])
+    """
     count = _count(value, over)
     squares = reduce("sum", combine(lambda x: x**2, value, hint="square"), over, hint="sum")
     scaled = combine(lambda x, s: x / sympy.sqrt(quotient(s, count) + _small(eps)), value, squares, hint="normed")
@@ -82,7 +106,13 @@ def layer_norm(
     eps: float = 1e-5,
     name: str | None = None,
 ) -> Node:
-    """LayerNorm: (x - mean) / sqrt(biased variance + eps) over an axis, times `gain` plus `bias`."""
+    """LayerNorm: (x - mean) / sqrt(biased variance + eps) over an axis, times `gain` plus `bias`.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.layer_norm(X, over="x", eps=0))(X=[3.0, 4.0])
+    array([-1.,  1.])
+    """
     centred, count = _centred(value, over), _count(value, over)
     squares = reduce("sum", combine(lambda c: c**2, centred, hint="square"), over, hint="sum")
     scaled = combine(lambda c, s: c / sympy.sqrt(quotient(s, count) + _small(eps)), centred, squares, hint="normed")
@@ -90,7 +120,13 @@ def layer_norm(
 
 
 def spherical(value: Node, over: Over, eps: float = 0.0, name: str | None = None) -> Node:
-    """Spherical (L2) normalisation: x / sqrt(sum x^2 + eps) over an axis; a row of zeros is 0."""
+    """Spherical (L2) normalisation: x / sqrt(sum x^2 + eps) over an axis; a row of zeros is 0.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.spherical(X, over="x"))(X=[3.0, 4.0])
+    array([0.6, 0.8])
+    """
     squares = reduce("sum", combine(lambda x: x**2, value, hint="square"), over, hint="sum")
     ratio = combine(lambda x, s: quotient(x, sympy.sqrt(s + _small(eps))), value, squares)
     return block("L2 norm", [value], ratio, name)
@@ -107,12 +143,24 @@ def _with_gain(title: str, value: Node, scaled: Node, gain: Node | None, bias: N
 
 
 def masked(scores: Node, mask: Node, name: str | None = None) -> Node:
-    """`scores` where `mask` holds, -inf elsewhere; the mask is true for what may be seen."""
+    """`scores` where `mask` holds, -inf elsewhere; the mask is true for what may be seen.
+
+    >>> import diagkit as dk
+    >>> x = dk.axis("x")
+    >>> dk.Diagram(dk.masked(dk.array("X", x), dk.index(x) < 2))(X=[1.0, 2.0, 3.0])
+    array([  1.,   2., -inf])
+    """
     return combine(lambda keep, s: where(keep, s, -sympy.oo), mask, scores, hint="masked", name=name)
 
 
 def select(condition: Node, chosen: Any, other: Any, name: str | None = None) -> Node:
-    """`chosen` where `condition` holds, else `other`, element by element."""
+    """`chosen` where `condition` holds, else `other`, element by element.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.select(X > 0, X, 0))(X=[1.0, -2.0, 3.0])
+    array([1., 0., 3.])
+    """
     return combine(where, condition, chosen, other, name=name)
 
 
@@ -131,7 +179,16 @@ def causal(q: Axis, x: Axis, align: str = "top-left", name: str | None = None) -
 
 
 def window(q: Axis, x: Axis, width: Any, name: str | None = None) -> Node:
-    """A causal window of `width` keys, the query's own position included: i - width < j <= i."""
+    """A causal window of `width` keys, the query's own position included: i - width < j <= i.
+
+    >>> import diagkit as dk
+    >>> q, x = dk.axes("q x")
+    >>> S = dk.array("S", q, x)
+    >>> dk.Diagram(dk.select(dk.window(q, x, 2), S, 0))(S=[[1.0] * 3] * 3)
+    array([[1., 0., 0.],
+           [1., 1., 0.],
+           [0., 1., 1.]])
+    """
     if isinstance(width, int) and width < 1:
         raise InputError(f"a window of {width} keys sees nothing", remedy="use a width of at least 1")
 
@@ -169,6 +226,12 @@ def attention(
 
     `scale` is 1/sqrt(features) unless given (0 and negative numbers are taken as they are); `softcap` c
     makes c tanh(s / c) of the scores; `bias` is added; then `mask` (true = seen) hides the rest.
+
+    >>> import diagkit as dk
+    >>> q, x, d = dk.axes("q x d")
+    >>> Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
+    >>> attention(Q, K, V, over=x, features=d)
+    <block 'attention' over (q, d)>
     """
     width = _count(queries, features)
     factor = width ** sympy.Rational(-1, 2) if scale is None else scale
@@ -183,7 +246,14 @@ def attention(
 
 def cross_entropy(logits: Node, target: Node, over: Axis, name: str | None = None) -> Node:
     """-log softmax(logits)[target] over the axis of classes; `target` holds class numbers (an integer
-    array without that axis)."""
+    array without that axis).
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> t = dk.array("t", dtype="int64")
+    >>> dk.Diagram(dk.cross_entropy(X, t, over=dk.axis("x")))(X=[0.0, 0.0], t=1)
+    array(0.69314718)
+    """
     if over.name in names(target.axes):
         raise AxisError(f"the target has the class axis {over.name!r}", axis=over.name, remedy="give class numbers")
     hit = combine(lambda j, t, s: where(sympy.Eq(j, t), s, 0), index(over), target, logits, hint="hit")
@@ -192,20 +262,44 @@ def cross_entropy(logits: Node, target: Node, over: Axis, name: str | None = Non
 
 
 def relu(value: Node, name: str | None = None) -> Node:
-    """max(x, 0), element by element."""
+    """max(x, 0), element by element.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.relu(X))(X=[1.0, -2.0])
+    array([1., 0.])
+    """
     return combine(lambda x: sympy.Max(x, 0), value, hint="relu", name=name)
 
 
 def sigmoid(value: Node, name: str | None = None) -> Node:
-    """1 / (1 + exp(-x)), element by element."""
+    """1 / (1 + exp(-x)), element by element.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.sigmoid(X))(X=[0.0])
+    array([0.5])
+    """
     return combine(lambda x: 1 / (1 + sympy.exp(-x)), value, hint="sigmoid", name=name)
 
 
 def silu(value: Node, name: str | None = None) -> Node:
-    """x / (1 + exp(-x)), element by element."""
+    """x / (1 + exp(-x)), element by element.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.silu(X))(X=[0.0, 1.0])
+    array([0.        , 0.73105858])
+    """
     return combine(lambda x: x / (1 + sympy.exp(-x)), value, hint="silu", name=name)
 
 
 def gelu(value: Node, name: str | None = None) -> Node:
-    """x (1 + erf(x / sqrt 2)) / 2, element by element."""
+    """x (1 + erf(x / sqrt 2)) / 2, element by element.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.gelu(X))(X=[0.0, 1.0])
+    array([0.        , 0.84134475])
+    """
     return combine(lambda x: x * (1 + sympy.erf(x / sympy.sqrt(2))) / 2, value, hint="gelu", name=name)

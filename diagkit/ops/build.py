@@ -76,7 +76,12 @@ def array(name: str, *over: Axis, dtype: str = "fp32") -> Node:
 
 
 def weight(name: str, *over: Axis, dtype: str = "fp32") -> Node:
-    """A learned array: as `array`, and a contraction with it draws as a linear layer."""
+    """A learned array: as `array`, and a contraction with it draws as a linear layer.
+
+    >>> W = weight("W", *axes("a b"))
+    >>> W, W.source.weight
+    (<array 'W' over (a, b)>, True)
+    """
     return Node(Array(name, _axes_only(name, over), dtype, weight=True), (), name, name)
 
 
@@ -166,7 +171,11 @@ def _without(axes: Axes, removed: Axes) -> Axes:
 
 
 def reduce(op: str, value: Node, over: Over, name: str | None = None, hint: str = "") -> Node:
-    """The `op` ("sum", "max" or "min") of `value` over one axis or several. Of nothing: 0, -inf, +inf."""
+    """The `op` ("sum", "max" or "min") of `value` over one axis or several. Of nothing: 0, -inf, +inf.
+
+    >>> reduce("max", array("S", *axes("q x")), over="x")
+    <reduce '' over (q)>
+    """
     gone = _pick(_need_node(value).axes, over)
     if not gone:
         raise AxisError(f"{op} over no axis", remedy=f"the axes are: {', '.join(names(value.axes)) or 'none'}")
@@ -174,32 +183,67 @@ def reduce(op: str, value: Node, over: Over, name: str | None = None, hint: str 
 
 
 def amax(value: Node, over: Over, name: str | None = None) -> Node:
-    """The largest element over the axes `over`; -inf of nothing."""
+    """The largest element over the axes `over`; -inf of nothing.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.amax(X, over="x"))(X=[1.0, 3.0, 2.0])
+    array(3.)
+    """
     return reduce("max", value, over, name)
 
 
 def amin(value: Node, over: Over, name: str | None = None) -> Node:
-    """The smallest element over the axes `over`; +inf of nothing."""
+    """The smallest element over the axes `over`; +inf of nothing.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.amin(X, over="x"))(X=[1.0, 3.0, 2.0])
+    array(1.)
+    """
     return reduce("min", value, over, name)
 
 
 def total(value: Node, over: Over, name: str | None = None) -> Node:
-    """The sum of the elements over the axes `over`; 0 of nothing."""
+    """The sum of the elements over the axes `over`; 0 of nothing.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.total(X, over="x"))(X=[1.0, 3.0, 2.0])
+    array(6.)
+    """
     return reduce("sum", value, over, name)
 
 
 def index(over: Axis, name: str | None = None) -> Node:
-    """The position 0, 1, 2, ... along an axis: for masks, windows and position-dependent scores."""
+    """The position 0, 1, 2, ... along an axis: for masks, windows and position-dependent scores.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(X * dk.index(dk.axis("x")))(X=[5.0, 6.0, 7.0])
+    array([ 0.,  6., 14.])
+    """
     return Node(Index("", (over,), ()), (), f"#{over.name}", name)
 
 
 def cast(value: Node, dtype: str, name: str | None = None) -> Node:
-    """`value` rounded to the number format `dtype`."""
+    """`value` rounded to the number format `dtype`.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.cast(X, "fp16"))(X=[0.1])
+    array([0.09997559])
+    """
     return Node(Cast("", _need_node(value).axes, (), check_format(dtype)), (value,), f"{dtype}", name)
 
 
 def rename(value: Node, name: str | None = None, **axes_to: Axis) -> Node:
-    """The same array with some axes under another name: ``rename(X, q=x)`` reads X's axis q along x."""
+    """The same array with some axes under another name: ``rename(X, q=x)`` reads X's axis q along x.
+
+    >>> q, x = axes("q x")
+    >>> rename(array("X", q), q=x)
+    <view '' over (x)>
+    """
     for old, new in axes_to.items():
         (was,) = _pick(_need_node(value).axes, old)
         if was.length is not None and new.length is not None and was.length != new.length:
@@ -228,7 +272,11 @@ def view(value: Node, coordinates: dict[str, Any], over: Iterable[Axis], name: s
 
 
 def scalar(name: str) -> Callable[..., Any]:
-    """The scalar function of that name: of nodes a map, of formulas a formula."""
+    """The scalar function of that name: of nodes a map, of formulas a formula.
+
+    >>> scalar("exp")(array("X", axis("x"))), scalar("exp")(0)
+    (<map '' over (x)>, 1)
+    """
     row = SCALARS[name]
 
     def function(*operands: Any, **named: Any) -> Any:
@@ -247,10 +295,20 @@ maximum, minimum = scalar("maximum"), scalar("minimum")
 
 
 def sqrt(value: Any, name: str | None = None) -> Any:
-    """The square root of a value or a formula."""
+    """The square root of a value or a formula.
+
+    >>> sqrt(axis("d").size), sqrt(array("X", axis("x")))
+    (sqrt(d), <map '' over (x)>)
+    """
     return value ** exact(0.5) if not isinstance(value, Node) else combine(sympy.sqrt, value, name=name)
 
 
 def equal(left: Any, right: Any, name: str | None = None) -> Node:
-    """Where two values are equal (``==`` compares the nodes themselves)."""
+    """Where two values are equal (``==`` compares the nodes themselves).
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.equal(X, 2))(X=[1.0, 2.0])
+    array([False,  True])
+    """
     return combine(sympy.Eq, left, right, name=name)

@@ -43,12 +43,22 @@ def evaluate(term: Term, arrays: Mapping[str, Any]) -> Any:
     One output comes alone, several as a dict by name. Shapes follow the axes of the inputs; symbolic
     sizes are bound by the shapes. Raises InputError for what is missing, extra or of the wrong shape
     or kind.
+
+    >>> import diagkit as dk
+    >>> evaluate(dk.Diagram(2 * dk.array("X", dk.axis("x"))), {"X": [1.0, 2.0]})
+    array([2., 4.])
     """
     return _run(term, arrays, None)
 
 
 def reference(term: Term, arrays: Mapping[str, Any]) -> Any:
-    """As `evaluate`, computed and returned in float64."""
+    """As `evaluate`, computed and returned in float64.
+
+    >>> import diagkit as dk
+    >>> import numpy as np
+    >>> reference(dk.Diagram(2 * dk.array("X", dk.axis("x"))), {"X": np.float16([1.0, 2.0])}).dtype
+    dtype('float64')
+    """
     return _run(term, arrays, "float64")
 
 

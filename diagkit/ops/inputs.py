@@ -50,6 +50,10 @@ def bind_sizes(
     """The size of every axis, in elements, from the shapes of the inputs and what is `known` before.
 
     Raises InputError naming the axis, both sizes and both arrays; size 1 never stretches.
+
+    >>> import diagkit as dk
+    >>> bind_sizes(dk.Diagram(dk.exp(dk.array("X", dk.axis("x")))), {"X": (3,)})
+    {'x': 3}
     """
     fixed = {name: axis.length for name, axis in term.axes.items() if axis.length is not None}
     bound: dict[str, tuple[int, str]] = {name: (length, "the sizes given") for name, length in (known or {}).items()}

@@ -71,9 +71,9 @@ class Numpy:
     def reduce(op: str, value: Any, places: tuple[int, ...]) -> Any:
         """The sum, max or min over some axes; of nothing 0, -inf, +inf."""
         if op == "sum":
-            return np.sum(value, axis=places, dtype=value.dtype)
+            return np.asarray(np.sum(value, axis=places, dtype=value.dtype))
         start = -np.inf if op == "max" else np.inf
-        return getattr(np, f"{op}")(value, axis=places, initial=start)
+        return np.asarray(getattr(np, op)(value, axis=places, initial=start))
 
     @staticmethod
     def function(name: str) -> Any:

@@ -140,6 +140,11 @@ def block(title: str, inputs: Sequence[Node], result: Node, name: str | None = N
 
     The block draws as one glyph and can be opened. Its title is a label: nothing depends on it but the
     drawing.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.block("twice", [X], 2 * X)
+    <block 'twice' over (x)>
     """
     inside = Block("", result.axes, (), title, ())
     return Node(inside, tuple(inputs), title, name, result)
@@ -152,6 +157,11 @@ def trace(
 
     A wire takes the name given with ``name=``, else that of the variable in `variables` which holds it
     (unless an array has that name already), else one made from what it is; equal programs get equal names.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> trace([dk.exp(X, name="E")])
+    ((Array('X', (Axis('x'),), 'fp32'),), (Map('E', (Axis('x'),), ('X',), apply('exp', arg(0))),), ('E',))
     """
     for node in outputs:
         if not isinstance(node, Node):
