@@ -164,7 +164,7 @@ def buffer_length(frame: Frame, wire: str) -> str:
 
 def _full(frame: Frame, axis: str) -> str:
     span = frame.kernel.span[axis]
-    return frame.size(axis) if span.role == "whole" else f"min({int(span.tile)}, {frame.size(axis)})"
+    return frame.size(axis) if span.role == "whole" else f"min({frame.step(axis)}, {frame.size(axis)})"
 
 
 def tile_view(frame: Frame, wire: str, buffer: str) -> str:

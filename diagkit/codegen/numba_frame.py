@@ -22,13 +22,15 @@ KINDS = {"bool": "bool", "number": "float"}
 
 @dataclass
 class Frame:
-    """One kernel on its way to text. `number` is the float type, `counted` asks for counting code."""
+    """One kernel on its way to text. `number` is the float type, `counted` asks for counting code, `open_tiles`
+    makes tiles parameters instead of numbers."""
 
     kernel: Kernel
     title: str
     names: Names
     number: str
     counted: bool
+    open_tiles: bool = False
     functions: Writer = field(default_factory=Writer)
 
     @cached_property
@@ -71,6 +73,18 @@ class Frame:
         """How many positions of an axis the tile covers."""
         whole = self.kernel.span[axis].role == "whole"
         return self.size(axis) if whole else self.names.of(("count", axis), f"{axis}_count")
+
+    @cached_property
+    def open(self) -> tuple[str, ...]:
+        """The axes whose tiles are parameters. A tile of one stays: it has no such axis at all."""
+        axes = [span.axis for span in self.kernel.spans if span.role != "whole" and not single(self.kernel, span.axis)]
+        return tuple(axes) if self.open_tiles else ()
+
+    def step(self, axis: str) -> str:
+        """The tile of a grouped or streamed axis: its number, or the parameter that says it."""
+        if axis in self.open:
+            return self.names.of(("step", axis), f"tile_{axis}")
+        return str(int(self.kernel.span[axis].tile))
 
     def size(self, axis: str) -> str:
         """The size of an axis."""

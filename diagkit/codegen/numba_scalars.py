@@ -42,15 +42,15 @@ _EXP = {
 @njit(**EXACT)
 def exp(v):
     """e to the v, within 3e-7: a polynomial, twice e to the r, times half a power of 2 made from its bits."""
-    inside = number(-86.6) if v < number(-86.6) else (number(88.7228) if v > number(88.7228) else v)
-    whole = np.floor(inside * number(1.4426950408889634) + number(0.5))
-    r = (inside - whole * number(0.693359375)) + whole * number(2.12194440e-4)
+    whole = np.floor(v * number(1.4426950408889634) + number(0.5))
+    r = (v - whole * number(0.693359375)) + whole * number(2.12194440e-4)
     p = number(2.762627784e-3) * r + number(1.673883882e-2)
     p = (p * r + number(8.333691382e-2)) * r + number(3.333302958e-1)
     p = ((p * r + number(9.99999861e-1)) * r + number(2.0)) * r + number(2.0)
     bits = np.int32((np.int32(whole) + np.int32(126)) << np.int32(23))
     result = p * np.int32(bits).view(np.float32)
-    return number(0.0) if v < number(-86.6) else (number(np.inf) if v > number(88.7228) else result)
+    result = number(np.inf) if v > number(88.7228) else result
+    return number(0.0) if v < number(-86.6) else result
 ''',
     "float64": '''
 @njit(**EXACT)

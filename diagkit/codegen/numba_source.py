@@ -26,13 +26,15 @@ from diagkit.program import Compute, For, Init, Kernel, Load, Program, Store, Up
 from diagkit.term import Contract, View, names
 
 
-def write(program: Program, number: str = "float32", counted: bool = False) -> Source:
+def write(program: Program, number: str = "float32", counted: bool = False, open_tiles: bool = False) -> Source:
     """The source of `program` for numba, in the float type `number`; `counted` makes the kernels add up
-    the elements that they load and store."""
+    the elements that they load and store; with `open_tiles` one text serves all tiles, as parameters
+    ("tile:q" for the axis q)."""
     taken = Names(RESERVED)
     title = identifier(program.term.name)
     frames = [
-        Frame(k, taken.of(("kernel", k.name), f"{title}_{k.name}"), taken, number, counted) for k in program.kernels
+        Frame(k, taken.of(("kernel", k.name), f"{title}_{k.name}"), taken, number, counted, open_tiles)
+        for k in program.kernels
     ]
     body = Writer()
     entries = tuple(_kernel(frame, body) for frame in frames)
@@ -61,7 +63,8 @@ def _kernel(frame: Frame, body: Writer) -> Entry:
     body.lines += frame.functions.lines
     body.lines += worker.writer.lines
     loads, stores = _moved(frame.kernel)
-    return Entry(frame.kernel.name, worker.name, loads, stores, sized(frame.kernel))
+    parameters = (*sized(frame.kernel), *(f"tile:{axis}" for axis in frame.open))
+    return Entry(frame.kernel.name, worker.name, loads, stores, parameters)
 
 
 def _moved(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -72,7 +75,8 @@ def _moved(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _parameters(frame: Frame) -> list[str]:
     loads, stores = _moved(frame.kernel)
     moved = ["moved"] if frame.counted else []
-    return [*map(frame.array, (*loads, *stores)), *map(frame.size, sized(frame.kernel)), *moved]
+    numbers = [*map(frame.size, sized(frame.kernel)), *map(frame.step, frame.open)]
+    return [*map(frame.array, (*loads, *stores)), *numbers, *moved]
 
 
 @dataclass
@@ -104,18 +108,19 @@ class _Worker:
         """How many tiles there are along a grouped axis."""
         return self.frame.names.of(("groups", axis), f"groups_{axis}")
 
-    def tile(self, axis: str) -> int:
-        return int(self.frame.kernel.span[axis].tile)
-
     def allocate(self) -> None:
         """Group counts, and one buffer for each tile that does not overwrite another."""
         frame, writer = self.frame, self.writer
         for loop in frame.kernel.groups:
-            tile = self.tile(loop.axis)
-            count = frame.size(loop.axis) if tile == 1 else f"({frame.size(loop.axis)} + {tile - 1}) // {tile}"
-            writer.add(f"{self.groups(loop.axis)} = {count}", loop.axis)
+            writer.add(f"{self.groups(loop.axis)} = {self.ceiling(loop.axis)}", loop.axis)
         for wire in self.buffers:
             writer.add(f"{self.buffer(wire)} = np.empty({buffer_length(frame, wire)}, {frame.elements(wire)})", wire)
+
+    def ceiling(self, axis: str) -> str:
+        """The size of an axis in tiles, rounded up."""
+        tile, size = self.frame.step(axis), self.frame.size(axis)
+        rest = f"{tile} - 1" if axis in self.frame.open else str(int(tile) - 1)
+        return size if tile == "1" else f"({size} + {rest}) // {tile}"
 
     @property
     def buffers(self) -> list[str]:
@@ -144,14 +149,16 @@ class _Worker:
             inner = " * ".join(self.groups(later.axis) for later in loops[number + 1 :])
             index = f"group // ({inner})" if inner else "group"
             index = f"{index} % {self.groups(loop.axis)}" if number else index
-            tile = self.tile(loop.axis)
-            writer.add(f"{frame.first(loop.axis)} = {index}" + (f" * {tile}" if tile > 1 else ""), loop.axis)
+            tile = frame.step(loop.axis)
+            writer.add(f"{frame.first(loop.axis)} = {index}" + (f" * {tile}" if tile != "1" else ""), loop.axis)
             self.measure(loop.axis)
 
     def measure(self, axis: str) -> None:
         """How many positions the tile at hand covers."""
         frame = self.frame
-        self.writer.add(f"{frame.count(axis)} = min({self.tile(axis)}, {frame.size(axis)} - {frame.first(axis)})", axis)
+        self.writer.add(
+            f"{frame.count(axis)} = min({frame.step(axis)}, {frame.size(axis)} - {frame.first(axis)})", axis
+        )
 
     def tiles(self, streamed: bool) -> None:
         """Shape the buffers: those along the streamed axis anew for each chunk."""
@@ -171,7 +178,7 @@ class _Worker:
     def loop(self, loop: For) -> None:
         """The chunks of the streamed axis that the masks leave."""
         frame, writer = self.frame, self.writer
-        places, tile, first = frame.places(), self.tile(loop.axis), frame.first(loop.axis)
+        places, tile, first = frame.places(), frame.step(loop.axis), frame.first(loop.axis)
         low, high = (position(bound, places) for bound in (loop.lo, loop.hi))
         if low != "0":
             begin, end = (frame.names.of((part, loop.axis), f"{loop.axis}_{part}") for part in ("begin", "end"))
