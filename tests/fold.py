@@ -137,7 +137,7 @@ def _map(fold, box, inputs, first, lengths):
 def _reduce(fold, box, inputs, first, lengths):
     ((value, have),) = inputs
     function, initial = _REDUCTIONS[box.op]
-    made = function(value, axis=tuple(have.index(axis) for axis in box.over), initial=initial)
+    made = function(value.astype(float), axis=tuple(have.index(axis) for axis in box.over), initial=initial)
     return _laid(np.asarray(made), tuple(axis for axis in have if axis not in box.over), names(box.axes))
 
 

@@ -181,6 +181,38 @@ def test_a_large_mean_does_not_cancel():
     assert errors[True] < 1e-12 and errors[False] > 1e-3
 
 
+UNSEEN = {
+    "a minimum taken off": lambda X, c: dk.exp(X - dk.amin(X, x, name="n")),
+    "a maximum added": lambda X, c: dk.exp(dk.amax(X, x, name="m") - X),
+    "a slope of either sign": lambda X, c: dk.exp(X - c * dk.amax(X, x, name="m")),
+    "a root of a maximum": lambda X, c: X / dk.sqrt(dk.amax(X, x, name="m") ** 2 + 1),
+    "a product with a maximum": lambda X, c: X * dk.amax(X, x, name="m"),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"hoist": False}])
+@pytest.mark.parametrize("summand", UNSEEN)
+def test_extremes_that_have_seen_nothing(summand, options):
+    """An infinite start never meets a 0: neither before the first chunk nor in an empty part."""
+    X, c = dk.array("given", q, x) * 1, dk.array("c", q)
+    plain = term(dk.total(UNSEEN[summand](X, c), x, name="T"), X=X)
+    flash = stream(fuse(plain), x=None, **options)
+    for length in (0, 6):
+        fold, whole = folded(flash, plain, length, np.random.default_rng(2))
+        for cuts in ([0, length], [0, 0, length // 2, length], [0, length, length]):
+            close(fold.finish(fold.fold(cuts)), whole)
+            close(fold.finish(tree(fold, cuts, np.random.default_rng(4))), whole)
+
+
+def test_what_cancels_still_has_its_axes():
+    """A summand that algebra makes 0 is still summed over the axes that its wire carries."""
+    X = dk.array("given", q, x) * 1
+    R = dk.total(X - X, x, name="R")
+    plain = term(dk.total((X + R) - (X + R), x, name="T"), X=X)
+    fold, whole = folded(stream(fuse(plain), x=None), plain, 5, np.random.default_rng(2))
+    close(fold.finish(fold.fold([0, 2, 5])), whole)
+
+
 def state_names(flash):
     return [state.name for state in flash.forms[0].state]
 

@@ -189,9 +189,25 @@ def _finite_shifts(exponent: Any, extremes: Mapping[Any, Any]) -> Any:
 
 
 def _taken_off(exponent: Any, extreme: Any, sign: Any) -> bool:
-    """Whether a maximum is subtracted, or a minimum added."""
+    """Whether a maximum is subtracted or a minimum added, or might be."""
     slope = sign * sympy.expand(exponent).coeff(extreme)
-    return bool(slope != 0 and slope.could_extract_minus_sign())
+    return bool(slope != 0 and not slope.is_nonnegative)
+
+
+def settles(carry: Any, extreme: Any, sign: Any) -> bool:
+    """Whether a correction vanishes by itself while `extreme`, as it was, has seen nothing: where it enters
+    exponents only, and there as a maximum (-inf) that is added or a minimum (+inf) that is taken off."""
+    exponents = [part.args[0] for part in carry.atoms(sympy.exp)] + [
+        p.exp for p in carry.atoms(sympy.Pow) if _is_power(p)
+    ]
+    slopes = [(sympy.expand(exponent), sympy.expand(exponent).coeff(extreme)) for exponent in exponents]
+    good = {part for part, (e, slope) in zip(exponents, slopes, strict=True) if _drops(e, slope, extreme, sign)}
+    return not carry.xreplace(dict.fromkeys(good, ZERO)).has(extreme)
+
+
+def _drops(exponent: Any, slope: Any, extreme: Any, sign: Any) -> bool:
+    linear = not (exponent - slope * extreme).expand().has(extreme)
+    return bool(linear and (sign * slope).is_positive)
 
 
 def _divides(may_vanish: Callable[[Any], bool]) -> Callable[[Any], bool]:

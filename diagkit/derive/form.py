@@ -12,10 +12,13 @@ from typing import Any
 
 import sympy
 
-from diagkit.derive.algebra import NEW, ONE, after, gathered, guarded, is_positive, renewed
+from diagkit.derive.algebra import NEW, ONE, after, gathered, guarded, is_positive, renewed, settles
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import Accumulator, Sums
-from diagkit.term import Axes, Box, Cast, Contract, Index, Map, Reduce, StreamError, arg, value
+from diagkit.term import Axes, Box, Cast, Contract, Index, Map, Reduce, StreamError, arg, value, where
+
+_LARGE = sympy.Float(1e308)
+"""More than any number that a chunk holds, and less than infinity."""
 
 _COMBINE: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "max": sympy.Max, "min": sympy.Min}
 
@@ -143,7 +146,8 @@ class Writer:
             if worth is None:
                 self._again(made, self.chain.boxes[name], new, versions)
             else:
-                formula = self.over_wires(self._later(worth) if new else worth, versions)
+                begun = self._begun(worth, None, Sums.start_of(self.chain.boxes[name]))
+                formula = self.over_wires(self._later(begun) if new else begun, versions)
                 self.hold(made, formula, self.chain.boxes[name].axes)
         return made
 
@@ -213,10 +217,39 @@ class Writer:
         own = value(one.name)
         factor = one.carry / own
         if one.carry == own or not one.carry.is_Mul or factor.has(own):
-            return self.over_wires(one.carry, versions)
+            return self.over_wires(self._begun(one.carry, own, one.start), versions)
         side = "" if versions is CHUNK else versions.old
-        held = self.map(f"{one.name}.factor{side}", self.over_wires(factor, versions))
+        held = self.map(f"{one.name}.factor{side}", self.over_wires(self._begun(factor, own, sympy.S.Zero), versions))
         return value(held) * value(self._old(one.name, versions))
+
+    def _begun(self, formula: Any, own: Any, start: Any) -> Any:
+        """`formula`, or `start` while an extreme has seen nothing with which that is not the same."""
+        conditions: dict[Any, None] = {}
+        for symbol in _symbols(formula, formula.free_symbols - {own}):
+            sign = 0 if symbol.name.endswith(NEW) else self._sign(symbol.name)
+            if sign and not settles(formula, symbol, sign):
+                conditions[sign * symbol > -_LARGE] = None
+            elif not sign and not symbol.name.endswith(NEW):
+                conditions |= dict.fromkeys(
+                    self._sign(m) * value(m) > -_LARGE for m in self._extremes_behind(symbol.name)
+                )
+        for seen in conditions:
+            formula = where(seen, formula, start)
+        return formula
+
+    def _extremes_behind(self, name: str) -> list[str]:
+        """The maxima and minima that a value which is no state is computed from."""
+        if name in self.state:
+            return [name] if self._sign(name) else []
+        if not self.chain.waits.get(name):
+            return []
+        worth = self.sums.values.get(name)
+        sources = (
+            self.chain.boxes[name].inputs
+            if worth is None
+            else [symbol.name for symbol in _symbols(worth, worth.free_symbols)]
+        )
+        return list(dict.fromkeys(m for source in sources for m in self._extremes_behind(source)))
 
     def _part(self, one: Accumulator) -> str:
         if not one.operands:
