@@ -69,6 +69,13 @@ def legal_tile(
     `multiples` by axis (unless given: of what matrix instructions and coalesced rows ask for, see
     `tile_multiples`) and of the labels' own, or the whole axis; with `divisors` they divide it.
     Never rounded up past the memory. A DiagkitError where nothing legal fits.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c))
+    >>> tiled = dk.Diagram(C).group(a="g_a", c="g_c")
+    >>> legal_tile(tiled, 40, multiples={}, a=8, b=4, c=8).tiles
+    {'g_a': 3, 'g_c': 4}
     """
     _check_sizes(term, sizes)
     search = _Search(term, memory, unit, dtype, sizes)
@@ -92,6 +99,13 @@ def tile_multiples(term: Term, dtype: str | None = None) -> Reasons:
     elements of a contraction (32 summed ones of 8 bits or less), and rows of 128 bytes of what is loaded.
 
     Source: arXiv 2412.03317, section 5 (divisors of axes); NVIDIA's shapes of mma and wgmma.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c))
+    >>> tiled = dk.Diagram(C).group(a="g_a", c="g_c")
+    >>> tile_multiples(tiled)["a"]
+    ((16, 'matrix instructions'),)
     """
     found: dict[str, dict[tuple[int, str], None]] = {}
     labelled = {label.axis for label in term.labels}

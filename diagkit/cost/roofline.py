@@ -34,6 +34,13 @@ class Point:
 
 
 def roofline_point(term: Term, bandwidth: float, peak: float, dtype: str | None = None, **sizes: Any) -> Point:
-    """The diagram under the roof of `bandwidth` (bytes/s) and `peak` (FLOP/s), at `sizes` (elements)."""
+    """The diagram under the roof of `bandwidth` (bytes/s) and `peak` (FLOP/s), at `sizes` (elements).
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c))
+    >>> roofline_point(dk.Diagram(C), 1e12, 1e14, a=1024, b=1024, c=1024).bound
+    'compute'
+    """
     at = float(intensity(term, dtype, **sizes))
     return Point(at, min(peak, at * bandwidth), "memory" if at * bandwidth < peak else "compute")

@@ -189,6 +189,13 @@ def visits(term: Term) -> dict[str, tuple[Any, Any]]:
 
     They differ where a mask made of positions hides whole tiles: these are skipped, not computed and
     thrown away. A mask whose rule is not a set of linear inequalities skips nothing.
+
+    >>> import diagkit as dk
+    >>> q, x = dk.axes("q x")
+    >>> s = dk.total(dk.array("X", q, x), over=x)
+    >>> sums = dk.Diagram(s).fuse().group(q="g_q").stream(x="s_x")
+    >>> visits(sums)
+    {'s': (ceiling(q/g_q)*ceiling(x/s_x), ceiling(q/g_q)*ceiling(x/s_x))}
     """
     return {kernel.region.boxes[-1]: _visits(kernel) for kernel in kernels(term) if kernel.form}
 

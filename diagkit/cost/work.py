@@ -233,7 +233,14 @@ _ARITHMETIC: dict[Any, Callable[[Any], tuple[str, int]]] = {
 
 def visible_pairs(term: Term) -> Any:
     """The pairs of positions that the masks of streamed kernels show, whatever the tiles: n(n+1)/2 for
-    causal attention over n; 0 where no kernel has a mask that bounds its loop."""
+    causal attention over n; 0 where no kernel has a mask that bounds its loop.
+
+    >>> import diagkit as dk
+    >>> q, x = dk.axes("q=64 x=64")
+    >>> seen = dk.total(dk.select(dk.causal(q, x), dk.array("X", q, x), 0), over=x)
+    >>> visible_pairs(dk.Diagram(seen).fuse().group(q="g_q").stream(x="s_x"))
+    2080
+    """
     return sympy.Add(*(_visible(kernel, loop_mask(kernel)) for kernel in kernels(term)))
 
 

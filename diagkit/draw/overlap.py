@@ -21,7 +21,13 @@ class Clash:
 
 
 def overlaps(scene: Scene) -> list[Clash]:
-    """Everything in the picture that a label touches and should not; empty for a legible picture."""
+    """Everything in the picture that a label touches and should not; empty for a legible picture.
+
+    >>> import diagkit as dk
+    >>> from diagkit import draw
+    >>> overlaps(draw.scene(dk.Diagram(dk.exp(dk.array("X", dk.axis("x"))))))
+    []
+    """
     found = _words_on_words(scene.words)
     lines = [mark for mark in scene.marks if mark.role.startswith(LINES)]
     shapes = [mark for mark in scene.marks if mark.role.startswith(GLYPHS)]

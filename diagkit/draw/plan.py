@@ -81,7 +81,12 @@ class Sheet:
 
 
 def plan(term: Term) -> Sheet:
-    """The sheet of a term: regions in the order in which they run, each between its load and its store."""
+    """The sheet of a term: regions in the order in which they run, each between its load and its store.
+
+    >>> import diagkit as dk
+    >>> [column.glyph for column in plan(dk.Diagram(dk.softmax(dk.array("X", dk.axis("x")), "x"))).columns]
+    ['softmax']
+    """
     return Planner(term).sheet()
 
 

@@ -30,6 +30,11 @@ class Node:
 
     Arithmetic and comparison make maps: ``S * d.size**-0.5``, ``i <= j``. Axes are matched by name, and
     an axis that one side lacks is an axis along which that side is used again.
+
+    >>> import diagkit as dk
+    >>> S = dk.array("S", *dk.axes("q x"))
+    >>> S * 2 <= dk.index(dk.axis("x"))
+    <map '' over (q, x)>
     """
 
     source: Array | Box

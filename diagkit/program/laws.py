@@ -40,6 +40,12 @@ def law(term: Term, /, trials: int = 20, seed: int = 0, **arrays: Any) -> Law:
 
     Raises InputError where the diagram is not one streamed region whose outputs are made after the loop.
 
+    >>> import diagkit as dk
+    >>> q, x = dk.axes("q x")
+    >>> s = dk.total(dk.array("X", q, x), over=x)
+    >>> sums = dk.Diagram(s).fuse().group(q="g_q").stream(x="s_x")
+    >>> law(sums, trials=3, X=[[1.0, 2.0, 3.0]])
+    3 random splits of x, 10 merges of partial states
     """
     stream, whole = Partial(term, arrays), _listed(term, reference(term, arrays))
     dice = random.Random(seed)  # noqa: S311  (a test draws lots, not secrets)

@@ -165,7 +165,11 @@ stores and loops it is the wire or the axis that they serve."""
 
 
 def first(axis: str) -> Any:
-    """The first position of the current group along `axis` (0 where the axis is whole)."""
+    """The first position of the current group along `axis` (0 where the axis is whole).
+
+    >>> first("q"), last("q")
+    (q.first, q.last)
+    """
     return coordinate(f"{axis}.first")
 
 
@@ -235,7 +239,13 @@ class Kernel:
 
 
 def walk(body: Iterable[Statement]) -> Iterator[Statement]:
-    """Every statement of `body`, each loop before what is in it."""
+    """Every statement of `body`, each loop before what is in it.
+
+    >>> import diagkit as dk
+    >>> double = dk.Diagram(2 * dk.array("X", dk.axis("x")), name="double")
+    >>> [statement.kind for statement in walk(double.lower(x=4).kernels[0].body)]
+    ['load', 'compute', 'store', 'free']
+    """
     for statement in body:
         yield statement
         yield from walk(getattr(statement, "body", ()))

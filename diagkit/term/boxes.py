@@ -30,7 +30,11 @@ FORMATS: dict[str, int] = {
 
 
 def check_format(dtype: str) -> str:
-    """`dtype`, if it is a number format; else a FormatError that lists them."""
+    """`dtype`, if it is a number format; else a FormatError that lists them.
+
+    >>> check_format("bf16")
+    'bf16'
+    """
     if dtype not in FORMATS:
         raise FormatError(f"no number format {dtype!r}", remedy=f"use one of: {', '.join(FORMATS)}")
     return dtype
@@ -80,7 +84,11 @@ Axes = tuple[Axis, ...]
 
 
 def names(axes: Axes) -> tuple[str, ...]:
-    """The names of `axes`, in order."""
+    """The names of `axes`, in order.
+
+    >>> names((Axis("q"), Axis("d", 64)))
+    ('q', 'd')
+    """
     return tuple(axis.name for axis in axes)
 
 
@@ -158,6 +166,10 @@ class Map(Box):
     """A scalar expression `expr` in arg(0), arg(1), ... applied at every point of the axes.
 
     An input that lacks an axis is used again at each position along it.
+
+    >>> from diagkit.term.symbols import arg
+    >>> Map("Y", (Axis("x"),), ("X",), 2 * arg(0))
+    Map('Y', (Axis('x'),), ('X',), (2)*(arg(0)))
     """
 
     expr: Any
@@ -166,7 +178,11 @@ class Map(Box):
 
 @dataclass(frozen=True, repr=False)
 class Reduce(Box):
-    """The `op` ("sum", "max" or "min") of one input over the axes `over`, named."""
+    """The `op` ("sum", "max" or "min") of one input over the axes `over`, named.
+
+    >>> Reduce("s", (), ("X",), "sum", ("x",))
+    Reduce('s', (), ('X',), 'sum', ('x',))
+    """
 
     op: str
     over: tuple[str, ...]
@@ -175,7 +191,12 @@ class Reduce(Box):
 
 @dataclass(frozen=True, repr=False)
 class Contract(Box):
-    """The sum, over every axis that `axes` lacks, of the product of the inputs: what tensor cores do."""
+    """The sum, over every axis that `axes` lacks, of the product of the inputs: what tensor cores do.
+
+    >>> q, x, d = Axis("q"), Axis("x"), Axis("d")
+    >>> Contract("S", (q, x), ("Q", "K"))
+    Contract('S', (Axis('q'), Axis('x')), ('Q', 'K'))
+    """
 
     kind: ClassVar[str] = "contract"
 
@@ -198,7 +219,12 @@ class Cast(Box):
 @dataclass(frozen=True, repr=False)
 class View(Box):
     """Affine reindexing: the input read at `coordinates`, one per axis of the input, each affine in
-    the coordinates of `axes`; 0 outside the input. Windows, shifts, slices and renamed axes."""
+    the coordinates of `axes`; 0 outside the input. Windows, shifts, slices and renamed axes.
+
+    >>> from diagkit.term.symbols import coordinate
+    >>> View("Y", (Axis("t"),), ("X",), (coordinate("t") + 1,))
+    View('Y', (Axis('t'),), ('X',), (coordinate('t') + 1, ))
+    """
 
     coordinates: tuple[Any, ...]
     kind: ClassVar[str] = "view"
@@ -219,7 +245,11 @@ PRIMITIVES: tuple[type[Box], ...] = KINDS[:-1]
 
 
 def rename_box(box: Box, names_of: dict[str, str]) -> Box:
-    """`box` with every wire name looked up in `names_of` (itself where absent), blocks throughout."""
+    """`box` with every wire name looked up in `names_of` (itself where absent), blocks throughout.
+
+    >>> rename_box(Contract("C", (), ("A", "B")), {"A": "X"})
+    Contract('C', (), ('X', 'B'))
+    """
     changes: dict[str, Any] = {
         "name": names_of.get(box.name, box.name),
         "inputs": tuple(names_of.get(wire, wire) for wire in box.inputs),

@@ -47,6 +47,12 @@ class Term:
     * `levels`: (wire, level) for the intermediates that live in fast memory (level 1 and up).
     * `labels`: partitions of axes; `forms`: the derived streams, one per streamed region.
     * `steps`: the derivation that led here; not part of the value.
+
+    >>> from diagkit.term.boxes import Reduce
+    >>> x = Axis("x")
+    >>> sums = Term((Array("X", (x,)),), (Reduce("s", (), ("X",), "sum", ("x",)),), ("s",), "sums")
+    >>> sums.regions
+    (Region(boxes=('s',), loads=('X',), stores=('s',), inner=()),)
     """
 
     inputs: tuple[Array, ...]
