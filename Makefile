@@ -50,7 +50,7 @@ bench: install
 	$(BIN)/python -m pytest -q --benchmark-enable --benchmark-only --benchmark-json=build/benchmark.json benchmarks/bench_*.py
 
 gpu:
-	PY=$(BIN)/python; test -x $$PY || PY=python3; $$PY -m diagkit.bench.gpu
+	PY=$(BIN)/python; test -x $$PY || PY=python3; $$PY -m diagkit.book.gpu
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from diagkit import machine
@@ -74,12 +73,12 @@ def check_formats(program: Program, row: Architecture) -> None:
                 )
 
 
-def check_shared(kernel: Kernel, shared_bytes: int, row: Architecture) -> None:
-    """Refuse a kernel that takes more shared memory than one block may have."""
-    if shared_bytes > row.shared_bytes:
+def check_shared(kernel: Kernel, shared_bytes: int, device: str, limit_bytes: int) -> None:
+    """Refuse a kernel that takes more shared memory than one block on `device` may have."""
+    if shared_bytes > limit_bytes:
         raise FormatError(
-            f"kernel {kernel.name!r} takes {shared_bytes:,} bytes of shared memory, a block on {row.name} "
-            f"may have {row.shared_bytes:,}",
+            f"kernel {kernel.name!r} takes {shared_bytes:,} bytes of shared memory, a block on {device} "
+            f"may have {limit_bytes:,}",
             box=kernel.name,
             remedy=f"use smaller tiles than {_tiles(kernel)}, or a narrower format",
         )
@@ -88,8 +87,3 @@ def check_shared(kernel: Kernel, shared_bytes: int, row: Architecture) -> None:
 def _tiles(kernel: Kernel) -> str:
     spans = [span for span in kernel.spans if span.role != "whole"]
     return ", ".join(f"{span.axis} by {span.tile}" for span in spans) or "the whole axes"
-
-
-def formats_of(kernels: Iterable[Kernel]) -> set[str]:
-    """Every number format that the kernels hold."""
-    return {wire.dtype for kernel in kernels for wire in kernel.wires if not wire.virtual}

@@ -61,9 +61,16 @@ class Bound:
 
     def _given_kind(self, value: Any) -> Any:
         if self.engine.xp.name == "numpy":
-            return np.array(value)
+            return np.array(value if isinstance(value, np.ndarray) else _from_device(value))
         torch = self.engine.xp.torch
         return torch.as_tensor(value, device=getattr(self.engine.like, "device", None)).clone()
+
+
+def _from_device(value: Any) -> Any:
+    """A torch tensor as numpy's array; floats that numpy lacks become fp32, which holds them."""
+    value = value.detach().cpu()
+    narrow = value.is_floating_point() and str(value.dtype) not in ("torch.float16", "torch.float32", "torch.float64")
+    return (value.float() if narrow else value).numpy()
 
 
 def bind(program: Program, target: str, arrays: Mapping[str, Any], counting: bool = False) -> Bound:

@@ -16,12 +16,16 @@ from typing import Any
 
 import numpy as np
 
+from diagkit.bench.architectures import check_formats, check_shared, nearest
 from diagkit.bench.launch import Key, Launch
 from diagkit.bench.messages import TORCH, Request, Tensor, saturated
 from diagkit.bench.worker import Worker, interpreter
 from diagkit.codegen import Entry, Source, source
 from diagkit.program import Kernel, Load, Program, Store
 from diagkit.term import FormatError, names
+
+DEVICE = "cuda"
+"""What torch calls the device on which kernels run."""
 
 
 def on_gpu() -> bool:
@@ -50,20 +54,38 @@ def launch(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any],
     `timeout_s` seconds per kernel. Raises FormatError where Triton or torch is missing, WorkerError where
     the interpreter fails.
     """
-    need_triton()
-    text = written(program)
-    bound = _Gpu(program, sizes) if on_gpu() else _Interpreted(program, sizes, timeout_s)
-    for name, value in start.items():
-        bound.memory[name] = bound.take(name, value)
-    calls = [bound.bind(text, kernel) for kernel in program.kernels]
+    bound, calls = _bound(program, sizes, start, timeout_s)
 
     def run() -> None:
         bound.moved.clear()
         for call in calls:
             call()
+        bound.finish()
 
     outputs = {name: bound.memory[name] for name in program.term.outputs}
     return Launch(run, outputs, bound.memory, bound.moved)
+
+
+def queued(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any]) -> Callable[[], None]:
+    """As `launch`, but a run returns as soon as its kernels are queued on the GPU: for timing many in a row."""
+    calls = _bound(program, sizes, start, 120.0)[1]
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
+
+
+def _bound(
+    program: Program, sizes: Mapping[str, int], start: Mapping[str, Any], timeout_s: float
+) -> tuple[_Gpu | _Interpreted, list[Callable[[], None]]]:
+    need_triton()
+    text = written(program)
+    bound = _Gpu(program, sizes) if on_gpu() else _Interpreted(program, sizes, timeout_s)
+    for name, value in start.items():
+        bound.memory[name] = bound.take(name, value)
+    return bound, [bound.bind(text, kernel) for kernel in program.kernels]
 
 
 @lru_cache(maxsize=256)
@@ -87,6 +109,9 @@ class _Interpreted:
     worker: Worker = field(default_factory=interpreter)
     memory: dict[str, Any] = field(default_factory=dict)
     moved: dict[Key, int] = field(default_factory=dict)
+
+    def finish(self) -> None:
+        """Nothing is under way when a run returns."""
 
     def take(self, name: str, value: Any) -> Any:
         """The array as numpy's; torch's narrow floats come as fp32, which holds them exactly."""
@@ -140,6 +165,20 @@ class _Gpu:
     memory: dict[str, Any] = field(default_factory=dict)
     moved: dict[Key, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        import torch
+
+        self.row = nearest(torch.cuda.get_device_capability())
+        if self.row is None:
+            raise FormatError("Triton needs a GPU of compute capability 7.5 or newer", remedy="use numba kernels")
+        check_formats(self.program, self.row)
+
+    def finish(self) -> None:
+        """Wait for the GPU."""
+        import torch
+
+        torch.cuda.synchronize()
+
     def take(self, name: str, value: Any) -> Any:
         """The array on the GPU, in the format of its wire, strides kept where there is nothing to convert."""
         import torch
@@ -148,7 +187,7 @@ class _Gpu:
         if isinstance(value, np.ndarray):
             negative = min(value.strides, default=0) < 0
             value = torch.from_numpy(value.copy(order="C") if negative else value)
-        return saturated(value.cuda(), wire.dtype).to(getattr(torch, TORCH[wire.dtype]))
+        return saturated(value.to(DEVICE), wire.dtype).to(getattr(torch, TORCH[wire.dtype]))
 
     def bind(self, text: Source, kernel: Kernel) -> Callable[[], None]:
         """What launches one kernel."""
@@ -157,14 +196,18 @@ class _Gpu:
         entry = text.entry(kernel.name)
         for wire in entry.stores:
             shape, dtype = _shape(kernel, wire, self.sizes), getattr(torch, TORCH[kernel.wire[wire].dtype])
-            self.memory[wire] = torch.empty(shape, dtype=dtype, device="cuda")
+            self.memory[wire] = torch.empty(shape, dtype=dtype, device=DEVICE)
         tensors = [self.memory[wire] for wire in (*entry.loads, *entry.stores)]
         numbers = parameters(entry, kernel, self.sizes, [tuple(tensor.stride()) for tensor in tensors])
         function, grid = getattr(_module(text), entry.function), groups(kernel, self.sizes)
+        options = dict(entry.options)
+        made = function.warmup(*tensors, *numbers, grid=(1,), **options)
+        limit = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
+        check_shared(kernel, int(made.metadata.shared), torch.cuda.get_device_name(), int(limit))
 
         def call() -> None:
             if grid:
-                function[(grid,)](*tensors, *numbers, **dict(entry.options))
+                function[(grid,)](*tensors, *numbers, **options)
 
         return call
 

@@ -19,7 +19,7 @@ from diagkit.codegen.scalars import position
 from diagkit.codegen.triton_scalars import RESERVED
 from diagkit.codegen.writer import Names, Writer
 from diagkit.program import Compute, Kernel, Program, first, last
-from diagkit.term import FORMATS, FormatError, InputError, size
+from diagkit.term import FORMATS, FormatError, InputError, coordinate, size
 from diagkit.term import names as names_of
 
 LEAST = 16
@@ -209,14 +209,15 @@ class Frame:
     def bound(self, expr: Any) -> str:
         """A loop bound in positions, as text; never negative, since division here rounds towards zero."""
         values: dict[Any, str] = {}
+        after = {last(axis): coordinate(f"{axis}.end") - 1 for axis in self.kernel.span}
         for axis, span in self.kernel.span.items():
-            known = span.role != "whole"
+            known, length = span.role != "whole", self.size_of(axis)
             values[first(axis)] = self.first(axis) if known else "0"
-            end = f"min({self.first(axis)} + {self.tile(axis)}, {self.size_of(axis)})" if known else self.size_of(axis)
-            values[last(axis)] = f"({end} - 1)"
-            values[size(axis)] = self.size_of(axis)
-        text = position(expr.xreplace(self.sizes), values) if hasattr(expr, "xreplace") else str(expr)
-        text = text.replace(" - 1) + 1", ")")  # the position after the last
+            values[coordinate(f"{axis}.end")] = (
+                f"min({self.first(axis)} + {self.tile(axis)}, {length})" if known else length
+            )
+            values[size(axis)] = length
+        text = position(expr.xreplace({**after, **self.sizes}), values) if hasattr(expr, "xreplace") else str(expr)
         return text if text.isdigit() or text in values.values() else f"max({text}, 0)"
 
 
