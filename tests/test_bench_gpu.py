@@ -142,8 +142,8 @@ def device(monkeypatch):
     kernels = {}
 
     def module(text):
-        made = {e.function: kernels.setdefault((text.key, e.function), Stand(str(text.path()), e)) for e in text.entries}
-        return SimpleNamespace(**made)
+        stands = {e.function: Stand(str(text.path()), e) for e in text.entries}
+        return SimpleNamespace(**{name: kernels.setdefault((text.key, name), one) for name, one in stands.items()})
 
     properties = SimpleNamespace(shared_memory_per_block_optin=232_448)
     monkeypatch.setattr(triton_run, "on_gpu", lambda: True)
