@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import struct
 from typing import Any
 
 from diagkit.term import Term
@@ -75,6 +76,20 @@ def smallest(values: list[float]) -> float:
 
 def do_index(box: Any, axes: list[str], wires: list[Any], sizes: dict[str, int]) -> Any:
     return {at: at[0] for at in positions(axes, sizes)}
+
+
+def do_cast(box: Any, axes: list[str], wires: list[Any], sizes: dict[str, int]) -> Any:
+    places = positions(axes, sizes)
+    return {at: rounded(pick(wires[0], dict(zip(axes, at, strict=True))), box.dtype) for at in places}
+
+
+def rounded(value: float, dtype: str) -> float:
+    """To the nearest number of the format, as Python's own struct rounds; beyond the largest, infinite."""
+    code = {"fp16": "e", "fp32": "f"}[dtype]
+    try:
+        return float(struct.unpack(code, struct.pack(code, value))[0])
+    except OverflowError:
+        return math.copysign(INF, value)
 
 
 def do_view(box: Any, axes: list[str], wires: list[Any], sizes: dict[str, int]) -> Any:
