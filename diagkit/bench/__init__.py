@@ -3,7 +3,13 @@
 from diagkit.bench.check import Check
 from diagkit.bench.count import Counted
 from diagkit.bench.errors import KernelError
+from diagkit.bench.inspect import Inspection
 from diagkit.bench.kernel import Kernel
+from diagkit.bench.landscape import Landscape
 from diagkit.bench.measure import Compared, Measured, Times
+from diagkit.bench.recorded import Recorded, recorded
 
-__all__ = ["Check", "Compared", "Counted", "Kernel", "KernelError", "Measured", "Times"]
+__all__ = [
+    "Check", "Compared", "Counted", "Inspection", "Kernel", "KernelError", "Landscape", "Measured", "Recorded",
+    "Times", "recorded",
+]  # fmt: skip

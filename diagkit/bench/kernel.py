@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,8 @@ from diagkit.bench.check import Check, check
 from diagkit.bench.count import Counted, count
 from diagkit.bench.errors import KernelError
 from diagkit.bench.inputs import random_inputs, sizes_for
+from diagkit.bench.inspect import Inspection, inspect
+from diagkit.bench.landscape import Landscape, landscape
 from diagkit.bench.launch import bind
 from diagkit.bench.measure import Measured, measure
 from diagkit.codegen import Source
@@ -79,6 +81,23 @@ class Kernel:
         full, inputs = self._inputs(arrays, sizes, seed)
         rivals = (against,) if isinstance(against, str) else tuple(against)
         return measure(self.program, self.target, inputs, full, rivals, repeats, cold)
+
+    def landscape(self, rounds: int = 3, seed: int = 0, **tiles: Sequence[int]) -> Landscape:
+        """Time the kernels at every combination of `tiles` by name, ``g_q=(64, 128), s_x=(32, 64)``: the fastest
+        of some rounds each. Raises KernelError where no check has passed, or a tile gives other results."""
+        self._need_check()
+        _, inputs = self._inputs(None, {}, seed)
+        return landscape(self.program, self.target, inputs, tiles, rounds, self.checks[-1].tolerance)
+
+    def inspect(
+        self,
+        target: str = "sm_90",
+        dtypes: str | Mapping[str, str] | None = None,
+        predicted_bytes: float | None = None,
+    ) -> Inspection:
+        """Compile for a GPU without having one ("sm_75" to "sm_100") and judge by ten checks (see
+        `bench.inspect`); `predicted_bytes`, what `memory()` says, is shown beside what was found."""
+        return inspect(self.program, target, dtypes, predicted_bytes)
 
     def _inputs(
         self, arrays: Mapping[str, Any] | None, sizes: Mapping[str, int], seed: int

@@ -32,12 +32,19 @@ _ONE_AT_A_TIME = threading.Lock()
 _NUMBERS = {"float32": np.float32, "float64": np.float64}
 
 
-def launch(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any], counted: bool = False) -> Launch:
+def launch(
+    program: Program,
+    sizes: Mapping[str, int],
+    start: Mapping[str, Any],
+    counted: bool = False,
+    open_tiles: bool = False,
+) -> Launch:
     """Bind `program` to the arrays `start` by name; `sizes` has every axis, in elements. Compiles what has
-    not been compiled. With `counted` the kernels add up what they load and store; slower."""
+    not been compiled. With `counted` the kernels add up what they load and store; slower. With `open_tiles`
+    what was compiled for other tiles serves again."""
     memory = {name: _plain(value) for name, value in start.items()}
     number = "float64" if any(value.dtype == np.float64 for value in memory.values()) else "float32"
-    code = load(program, number, counted)
+    code = load(program, number, counted, open_tiles)
     bound = [_bind(code, kernel, sizes, memory, number) for kernel in program.kernels]
     moved: dict[Key, int] = {}
 
@@ -55,6 +62,11 @@ def launch(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any],
 def counting(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any]) -> Launch:
     """As `launch`, with kernels that count."""
     return launch(program, sizes, start, counted=True)
+
+
+def any_tile(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any]) -> Launch:
+    """As `launch`, with tiles as parameters: many tiles, one compilation."""
+    return launch(program, sizes, start, open_tiles=True)
 
 
 @dataclass(frozen=True)
@@ -105,16 +117,16 @@ class Code:
 
 
 @lru_cache(maxsize=256)
-def _written(program: Program, number: str, counted: bool) -> Source:
-    return write(program, number, counted)
+def _written(program: Program, number: str, counted: bool, open_tiles: bool) -> Source:
+    return write(program, number, counted, open_tiles)
 
 
-def load(program: Program, number: str, counted: bool) -> Code:
+def load(program: Program, number: str, counted: bool, open_tiles: bool = False) -> Code:
     """The source of `program` and its module; an error that says so where numba or scipy is missing."""
     for package in ("numba", "scipy"):
         if importlib.util.find_spec(package) is None:
             raise FormatError(f"numba kernels need {package}", remedy=f"pip install {package}")
-    source = _written(program, number, counted)
+    source = _written(program, number, counted, open_tiles)
     return Code(source, _module(source), counted)
 
 
@@ -140,7 +152,8 @@ def _bind(code: Code, kernel: Kernel, sizes: Mapping[str, int], memory: dict[str
     arrays = [_at_least_1d(memory[wire]) for wire in (*entry.loads, *entry.stores)]
     counts = np.zeros((len(_moves(kernel)), workers), np.int64)
     extra = [counts] if code.counted else []
-    arguments = (*arrays, *(int(sizes[axis]) for axis in entry.parameters), *extra)
+    tiles = {f"tile:{span.axis}": span.tile for span in kernel.spans if span.role != "whole"}
+    arguments = (*arrays, *(int({**sizes, **tiles}[name]) for name in entry.parameters), *extra)
     function = _compiled(getattr(code.module, entry.function), entry, arguments)
     return _Call(kernel, function, workers, arguments, counts)
 
