@@ -280,3 +280,19 @@ def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
 def test_gallery_is_wide() -> None:
     glyphs = {column.glyph for make in GALLERY.values() for column in draw.plan(make()[0]).columns}
     assert glyphs == set(draw.GLYPHS)
+
+
+@pytest.mark.parametrize(
+    ("rule", "shape"),
+    [
+        (lambda i, j: j <= i, "causal"),
+        (lambda i, j: i >= j, "causal"),
+        (lambda i, j: (j <= i) & (i - 8 < j), "window"),
+        (lambda i, j: i <= j, "mask"),
+        (dk.equal, "mask"),
+        (lambda i, j: (j <= i) & (j < 8), "mask"),
+    ],
+)
+def test_a_mask_is_drawn_as_what_it_hides(rule: Callable[..., dk.Node], shape: str) -> None:
+    term = scored(lambda S, q, x: dk.masked(S, rule(dk.index(q), dk.index(x)), name="M"), "masked")
+    assert next(column.style for column in draw.plan(term).columns if column.glyph == "mask") == shape

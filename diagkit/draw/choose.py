@@ -22,7 +22,7 @@ def _map_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]:
     if len(drawn) == 1:
         return {"glyph": "map", "text": unary_text(term, box, drawn[0])}
     if not drawn:
-        style = position_mask(closed(term, box.name)) if term.wires[box.name].virtual else ""
+        style = position_mask(closed(term, box.name), names(box.axes)) if term.wires[box.name].virtual else ""
         return {"glyph": "source", "text": name_runs(box.name, 60, 14), "style": style}
     return {"glyph": "join", "text": join_text(term, box)}
 

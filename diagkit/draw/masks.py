@@ -6,7 +6,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.term import Index, Map, Term, arg, coordinate, where
+from diagkit.term import Index, Map, Term, arg, coordinate, names, where
 
 
 def closed(term: Term, wire: str) -> Any:
@@ -28,10 +28,34 @@ def mask_of(term: Term, box: Map) -> str | None:
         return None
     inputs = {arg(place): wire for place, wire in enumerate(box.inputs)}
     wire = inputs.get(box.expr.args[0])
-    return position_mask(closed(term, wire)) if wire is not None and term.wires[wire].virtual else None
+    if wire is None or not term.wires[wire].virtual:
+        return None
+    scores = next((term.wires[source].axes for source in box.inputs if not term.wires[source].virtual), box.axes)
+    return position_mask(closed(term, wire), names(scores))
 
 
-def position_mask(condition: Any) -> str:
-    """The shape of a mask given as a condition on coordinates."""
-    shapes = {sympy.Le: "causal", sympy.Ge: "causal", sympy.Lt: "causal", sympy.Gt: "causal", sympy.And: "window"}
-    return next((shape for kind, shape in shapes.items() if isinstance(condition, kind)), "mask")
+def position_mask(condition: Any, axes: tuple[str, ...]) -> str:
+    """The shape of a condition on positions, where the last of `axes` counts the keys: "causal" where it
+    bounds these from above by another position, "window" from above and below, else "mask".
+
+    >>> i, j = coordinate("q"), coordinate("x")
+    >>> position_mask(j <= i, ("q", "x")), position_mask(i <= j, ("q", "x"))
+    ('causal', 'mask')
+    """
+    sides = {_side(part, coordinate(axes[-1])) for part in sympy.And.make_args(condition)} if axes else set()
+    return "causal" if sides == {"above"} else "window" if sides == {"above", "below"} else "mask"
+
+
+_LESS = {sympy.Le: 1, sympy.Lt: 1, sympy.Ge: -1, sympy.Gt: -1}
+"""For each comparison, the sign that makes left - right what must not be positive."""
+
+
+def _side(comparison: Any, key: Any) -> str | None:
+    """From which side a comparison with one other position bounds the keys."""
+    if type(comparison) not in _LESS:
+        return None
+    difference = sympy.expand(_LESS[type(comparison)] * (comparison.lhs - comparison.rhs))
+    slopes = [difference.coeff(at) for at in difference.free_symbols - {key} if not at.is_positive]
+    slope = difference.coeff(key)
+    opposite = len(slopes) == 1 and slope * slopes[0] < 0
+    return ("above" if slope > 0 else "below") if opposite else None
