@@ -32,17 +32,14 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Load:
-    """Read a tile of `wire` from slow memory: at the current group and, in the loop, the current chunk.
-
-    `traffic` is "input" (an array of the diagram) or "refill" (an intermediate that was spilled); `dtype`
-    the format in slow memory.
-    """
+class Move:
+    """A tile of `wire` crosses between slow and fast memory; `traffic` says as what, `dtype` is the format
+    in slow memory."""
 
     wire: str
     traffic: str
     dtype: str
-    kind: ClassVar[str] = "load"
+    kind: ClassVar[str] = "move"
 
     @property
     def column(self) -> str:
@@ -51,21 +48,21 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Store:
-    """Write a tile of `wire` to slow memory; `traffic` is "output" or "spill", `dtype` the format there.
+class Load(Move):
+    """Read a tile from slow memory: at the current group and, in the loop, the current chunk.
 
-    A state may be held wider than it is stored.
+    `traffic` is "input" (an array of the diagram) or "refill" (an intermediate that was spilled).
     """
 
-    wire: str
-    traffic: str
-    dtype: str
-    kind: ClassVar[str] = "store"
+    kind: ClassVar[str] = "load"
 
-    @property
-    def column(self) -> str:
-        """The wire it moves."""
-        return self.wire
+
+@dataclass(frozen=True)
+class Store(Move):
+    """Write a tile to slow memory; `traffic` is "output" or "spill". A state may be held wider than it is
+    stored."""
+
+    kind: ClassVar[str] = "store"
 
 
 @dataclass(frozen=True)
