@@ -172,3 +172,16 @@ def test_scalar_functions_guard_and_yield_to_algebra() -> None:
     assert quotient(arg(0), exact(0)) == 0
     assert plain(quotient(arg(0), finite(arg(1)))) == arg(0) / arg(1)
     assert exact(-0.5) == sympy.Rational(-1, 2)
+
+
+def test_what_chooses_is_true_or_false() -> None:
+    """A mask of numbers would count as true wherever it is not 0: refused, and so are scores as a mask."""
+    x = dk.axis("x")
+    scores, numbers, seen = dk.array("S", q, x), dk.array("M", x), dk.array("B", x, dtype="bool")
+    for wrong, wire in ((dk.masked(scores, numbers), "M"), (dk.masked(dk.causal(q, x), scores), "S"), (~scores, "S")):
+        with pytest.raises(TermError, match=f"takes '{wire}' for true or false, and '{wire}' is fp32") as refused:
+            dk.Diagram(wrong)
+        assert refused.value.box and "a mask is boolean" in (refused.value.remedy or "")
+    either = dk.Diagram(dk.masked(scores, dk.select(seen, dk.causal(q, x), ~seen, name="either")))
+    assert either.wires["either"].dtype == "bool"
+    assert dk.Diagram(dk.select(seen, 1, 0, name="number")).wires["number"].dtype == "fp32"

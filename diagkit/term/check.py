@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -24,6 +25,7 @@ from diagkit.term.boxes import (
     names,
 )
 from diagkit.term.errors import AxisError, TermError
+from diagkit.term.symbols import arg, where
 
 if TYPE_CHECKING:
     from diagkit.term.term import Term
@@ -44,8 +46,17 @@ def promote(formats: Sequence[str]) -> str:
     return widest if len(rivals) == 1 else "fp32"
 
 
+def _is_condition(expr: Any, formats: Sequence[str]) -> bool:
+    """Whether a formula is true or false, its arguments being of these formats."""
+    if isinstance(expr, where):
+        return all(_is_condition(branch, formats) for branch in expr.args[1:])
+    if expr.is_Symbol:
+        return any(expr == arg(place) and dtype == "bool" for place, dtype in enumerate(formats))
+    return isinstance(expr, sympy.logic.boolalg.Boolean)
+
+
 def _map_format(box: Any, formats: Sequence[str]) -> str:
-    if isinstance(box.expr, sympy.logic.boolalg.Boolean) and not box.expr.is_Symbol:
+    if _is_condition(box.expr, formats):
         return "bool"
     numbers = [dtype for dtype in formats if dtype != "bool"]
     floats = [dtype for dtype in numbers if _WIDTH[dtype] >= _WIDTH["fp8e4m3"]]
@@ -86,7 +97,30 @@ def check_term(term: Term) -> None:
     if len(set(term.outputs)) < len(term.outputs):
         raise TermError(f"{term.name}: an output is named twice", remedy="name each output once")
     _one_size_each(known, term.name)
+    _check_conditions(term)
     _check_labels(term, known)
+
+
+@cache
+def _conditions(expr: Any) -> frozenset[Any]:
+    """The scalars that a formula takes for true or false."""
+    choices = [part.args[0] for part in expr.atoms(where)]
+    logic = [side for part in expr.atoms(sympy.And, sympy.Or, sympy.Not) for side in part.args]
+    return frozenset(side for side in (*choices, *logic) if side.is_Symbol)
+
+
+def _check_conditions(term: Term) -> None:
+    """What chooses is true or false: a number would count as true wherever it is not 0."""
+    maps = (box for box in term.flat if isinstance(box, Map) and _conditions(box.expr))
+    for box in maps:
+        for place, wire in enumerate(box.inputs):
+            found = term.wires[wire].dtype
+            if found != "bool" and arg(place) in _conditions(box.expr):
+                raise TermError(
+                    f"map {box.name!r} takes {wire!r} for true or false, and {wire!r} is {found}",
+                    box=box.name,
+                    remedy="a mask is boolean: compare, or declare dtype='bool'; a mask of numbers is added",
+                )
 
 
 def _known(known: dict[str, Axes]) -> str:
