@@ -21,4 +21,5 @@ def main():
         send(replies, Reply(outputs=(os.getpid(), switch), error=error))
 
 
-main()
+if __name__ == "__main__":
+    main()
