@@ -140,11 +140,11 @@ def plain(expr: Any) -> Any:
 def exact(value: Any) -> Any:
     """A number as sympy takes it, floats of few digits as the fraction that was typed.
 
-    >>> exact(0.5), exact(1e-5), exact(float("-inf"))
-    (1/2, 1/100000, -oo)
+    >>> exact(0.5), exact(1e-5), exact(1e300) == sympy.Float(1e300), exact(float("-inf"))
+    (1/2, 1/100000, True, -oo)
     """
     if isinstance(value, float):
-        return _exact_float(value)
+        return _exact_float(float(value))
     value = sympy.sympify(value)
     floats = {number: _exact_float(float(number)) for number in value.atoms(sympy.Float)}
     return value.xreplace(floats) if floats else value
@@ -163,7 +163,8 @@ def _exact_float(value: float) -> Any:
     if not math.isfinite(value):
         return sympy.sympify(value)
     typed = sympy.Rational(repr(value))
-    return typed if typed.q <= 10**12 else sympy.Float(value)
+    short = typed.q <= 10**12 and abs(typed.p) < 2**63  # beyond 64 bits no engine has the whole number
+    return typed if short else sympy.Float(value)
 
 
 class _Text(StrPrinter):
