@@ -14,9 +14,9 @@ from diagkit.term import Axis, AxisError, InputError, finite, names, quotient, w
 def softmax(value: Node, over: Over, name: str | None = None) -> Node:
     """exp(s) / sum exp(s) over an axis, shifted by the largest s; a row that sees nothing is 0.
 
-    >>> from diagkit.ops.build import array, axes
-    >>> q, x = axes("q x")
-    >>> softmax(array("S", q, x), over=x)
+    >>> import diagkit as dk
+    >>> q, x = dk.axes("q x")
+    >>> dk.softmax(dk.array("S", q, x), over=x)
     <block 'softmax' over (q, x)>
     """
     _, shifted = _shifted_exp(value, over)
@@ -172,10 +172,24 @@ def causal(q: Axis, x: Axis, align: str = "top-left", name: str | None = None) -
     >>> causal(*axes("q x"))
     <map 'mask' over (q, x)>
     """
+    _need_two(q, x)
     shifts = {"top-left": sympy.Integer(0), "bottom-right": x.size - q.size}
     if align not in shifts:
         raise InputError(f"no causal alignment {align!r}", remedy=f"use one of: {', '.join(shifts)}")
     return combine(lambda i, j: sympy.Le(j, i + shifts[align]), index(q), index(x), hint="mask", name=name)
+
+
+def _need_two(q: Axis, x: Axis) -> None:
+    """Refuse a mask of positions against themselves, which hides nothing."""
+    for axis in (q, x):
+        if not isinstance(axis, Axis):
+            raise AxisError(f"{axis!r} is no axis", remedy='make axes with dk.axes("q x d")')
+    if q.name == x.name:
+        raise AxisError(
+            f"queries and keys are both along {q.name!r}",
+            axis=q.name,
+            remedy="give the keys an axis of their own: dk.rename(K, q=x)",
+        )
 
 
 def window(q: Axis, x: Axis, width: Any, name: str | None = None) -> Node:
@@ -189,8 +203,9 @@ def window(q: Axis, x: Axis, width: Any, name: str | None = None) -> Node:
            [1., 1., 0.],
            [0., 1., 1.]])
     """
-    if isinstance(width, int) and width < 1:
-        raise InputError(f"a window of {width} keys sees nothing", remedy="use a width of at least 1")
+    _need_two(q, x)
+    if isinstance(width, str) or (isinstance(width, int) and width < 1):
+        raise InputError(f"a window of {width!r} keys sees nothing", remedy="use a width of at least 1")
 
     def seen(i: Any, j: Any) -> Any:
         return sympy.And(sympy.Le(j, i), sympy.Lt(i - width, j))
@@ -204,6 +219,8 @@ def alibi_slopes(heads: int) -> tuple[float, ...]:
     >>> alibi_slopes(6)
     (0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125)
     """
+    if not isinstance(heads, int) or heads < 1:
+        raise InputError(f"no slopes for {heads!r} heads", remedy="use a whole number of at least 1")
     power = 1 << (heads.bit_length() - 1)
     row = [2.0 ** (-8.0 * (i + 1) / power) for i in range(power)]
     twice = [2.0 ** (-4.0 * (i + 1) / power) for i in range(0, 2 * (heads - power), 2)]

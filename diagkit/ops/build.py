@@ -40,6 +40,10 @@ def axes(text: str, **sizes: int) -> Any:
     >>> axes("x=10")
     Axis('x', 10)
     """
+    if not isinstance(text, str):
+        raise AxisError(f"{text!r} names no axes", remedy='write for example dk.axes("q x d")')
+    if "," in text:
+        raise AxisError(f"{text!r} has commas", remedy='blanks separate axes: dk.axes("q x d")')
     made = [_axis(word, sizes) for word in text.split()]
     unknown = set(sizes) - {axis.name for axis in made}
     if unknown:
@@ -99,14 +103,14 @@ def einsum(pattern: str, *operands: Node, name: str | None = None) -> Node:
 
     >>> q, x, d = axes("q x d")
     >>> einsum("q d, x d -> q x", array("Q", q, d), array("K", x, d))
-    <contract '' over (q, x)>
+    <contract over (q, x)>
     """
-    groups, kept = _pattern(pattern)
+    groups, kept = _pattern(str(pattern))
     if len(groups) != len(operands):
         raise InputError(
             f"{pattern!r} writes {len(groups)} arrays but {len(operands)} are given", remedy="one array per comma"
         )
-    for words, node in zip(groups, operands, strict=True):
+    for words, node in zip(groups, map(_need_node, operands), strict=True):
         if set(words) != set(names(node.axes)) or len(words) != len(node.axes):
             label = node.name or node.hint or "a value"
             raise AxisError(
@@ -128,7 +132,7 @@ def contract(*operands: Node, over: Over = (), keep: Over | None = None, name: s
 
     >>> q, x, d = axes("q x d")
     >>> contract(array("Q", q, d), array("K", x, d), over=d)
-    <contract '' over (q, x)>
+    <contract over (q, x)>
     """
     for operand in operands:
         _need_node(operand)
@@ -147,7 +151,17 @@ def _need_node(operand: Any) -> Node:
 
 
 def _listed(over: Over) -> list[Axis | str]:
-    return [over] if isinstance(over, Axis | str) else list(over)
+    if isinstance(over, Axis | str):
+        return [over]
+    if not isinstance(over, Iterable) or not all(isinstance(one, Axis | str) for one in over):
+        raise AxisError(f"{over!r} names no axis", remedy="give an axis, its name, or several of them")
+    return list(over)
+
+
+def _need_axis(axis: Any) -> Axis:
+    if not isinstance(axis, Axis):
+        raise AxisError(f"{axis!r} is no axis", remedy='make axes with dk.axes("q x d")')
+    return axis
 
 
 def _pick(axes: Axes, over: Over) -> Axes:
@@ -158,7 +172,8 @@ def _pick(axes: Axes, over: Over) -> Axes:
         key = one.name if isinstance(one, Axis) else one
         if key not in by_name or (isinstance(one, Axis) and by_name[key] != one):
             known = ", ".join(f"{a.name} (size {a.size})" for a in axes) or "none"
-            raise AxisError(f"no axis {one!r} here", axis=key, remedy=f"the axes are: {known}")
+            shown = one if key in by_name else key
+            raise AxisError(f"no axis {shown!r} here", axis=key, remedy=f"the axes are: {known}")
         picked.append(by_name[key])
     if len(set(picked)) < len(picked):
         twice = next(a for a in picked if picked.count(a) > 1)
@@ -174,7 +189,7 @@ def reduce(op: str, value: Node, over: Over, name: str | None = None, hint: str 
     """The `op` ("sum", "max" or "min") of `value` over one axis or several. Of nothing: 0, -inf, +inf.
 
     >>> reduce("max", array("S", *axes("q x")), over="x")
-    <reduce '' over (q)>
+    <reduce over (q)>
     """
     gone = _pick(_need_node(value).axes, over)
     if not gone:
@@ -223,7 +238,7 @@ def index(over: Axis, name: str | None = None) -> Node:
     >>> dk.Diagram(X * dk.index(dk.axis("x")))(X=[5.0, 6.0, 7.0])
     array([ 0.,  6., 14.])
     """
-    return Node(Index("", (over,), ()), (), f"#{over.name}", name)
+    return Node(Index("", (_need_axis(over),), ()), (), f"#{over.name}", name)
 
 
 def cast(value: Node, dtype: str, name: str | None = None) -> Node:
@@ -242,11 +257,12 @@ def rename(value: Node, name: str | None = None, **axes_to: Axis) -> Node:
 
     >>> q, x = axes("q x")
     >>> rename(array("X", q), q=x)
-    <view '' over (x)>
+    <view over (x)>
     """
     for old, new in axes_to.items():
         (was,) = _pick(_need_node(value).axes, old)
-        if was.length is not None and new.length is not None and was.length != new.length:
+        lengths = (was.length, _need_axis(new).length)
+        if None not in lengths and was.length != new.length:
             reason = f"axis {old!r} has size {was.size} and cannot become {new.name!r} of size {new.size}"
             raise AxisError(reason, axis=old, remedy="an axis keeps its size under another name")
     made = tuple(axes_to.get(axis.name, axis) for axis in value.axes)
@@ -260,22 +276,31 @@ def view(value: Node, coordinates: dict[str, Any], over: Iterable[Axis], name: s
     >>> from diagkit.term import coordinate
     >>> t, w = axes("t w")
     >>> view(array("X", t), {"t": coordinate("t") + coordinate("w")}, (t, w))
-    <view '' over (t, w)>
+    <view over (t, w)>
     """
-    wanted = tuple(exact(coordinates.get(axis.name, coordinate(axis.name))) for axis in _need_node(value).axes)
-    made = tuple(over)
-    allowed = {coordinate(axis.name) for axis in made}
+    _pick(_need_node(value).axes, coordinates)
+    wanted = tuple(exact(coordinates.get(axis.name, coordinate(axis.name))) for axis in value.axes)
+    made = tuple(_need_axis(axis) for axis in over)
     for one in wanted:
-        if one.free_symbols - allowed or not one.is_polynomial() or sympy.Poly(one, *allowed).total_degree() > 1:
-            raise AxisError(f"{one} is not affine in the coordinates of {names(made)}")
+        _need_affine(one, made)
     return Node(View("", made, (), wanted), (value,), "", name)
+
+
+def _need_affine(read: Any, made: Axes) -> None:
+    """Refuse what is no whole-number combination of the coordinates of `made`."""
+    allowed = {coordinate(axis.name) for axis in made}
+    affine = read.is_polynomial() and not read.free_symbols - allowed
+    if not affine or (allowed and sympy.Poly(read, *allowed).total_degree() > 1):
+        raise AxisError(f"{read} is not affine in the coordinates of {names(made)}")
+    if not all(number.is_Integer for number in read.as_coefficients_dict().values()):
+        raise AxisError(f"{read} is not whole at every position", remedy="use whole-number coefficients")
 
 
 def scalar(name: str) -> Callable[..., Any]:
     """The scalar function of that name: of nodes a map, of formulas a formula.
 
     >>> scalar("exp")(array("X", axis("x"))), scalar("exp")(0)
-    (<map '' over (x)>, 1)
+    (<map over (x)>, 1)
     """
     row = SCALARS[name]
 
@@ -298,7 +323,7 @@ def sqrt(value: Any, name: str | None = None) -> Any:
     """The square root of a value or a formula.
 
     >>> sqrt(axis("d").size), sqrt(array("X", axis("x")))
-    (sqrt(d), <map '' over (x)>)
+    (sqrt(d), <map over (x)>)
     """
     return value ** exact(0.5) if not isinstance(value, Node) else combine(sympy.sqrt, value, name=name)
 

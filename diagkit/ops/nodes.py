@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Number
 from typing import Any, cast
 
+import numpy as np
 import sympy
 
 from diagkit.term import (
@@ -34,7 +36,7 @@ class Node:
     >>> import diagkit as dk
     >>> S = dk.array("S", *dk.axes("q x"))
     >>> S * 2 <= dk.index(dk.axis("x"))
-    <map '' over (q, x)>
+    <map over (q, x)>
     """
 
     source: Array | Box
@@ -42,6 +44,8 @@ class Node:
     hint: str = ""
     name: str | None = None
     result: Node | None = None
+
+    __array_ufunc__ = None  # numpy must not take a value apart: ndarray * node comes here and is refused
 
     @property
     def axes(self) -> Axes:
@@ -54,7 +58,8 @@ class Node:
 
     def __repr__(self) -> str:
         kind = "array" if isinstance(self.source, Array) else self.source.kind
-        return f"<{kind} {self.name or self.hint!r} over ({', '.join(names(self.axes))})>"
+        name = self.name or self.hint
+        return f"<{kind}{f' {name!r}' if name else ''} over ({', '.join(names(self.axes))})>"
 
     def __add__(self, other: Any) -> Node:
         return combine(lambda a, b: a + b, self, other)
@@ -83,6 +88,15 @@ class Node:
     def __pow__(self, other: Any) -> Node:
         return combine(lambda a, b: a**b, self, other)
 
+    def __rpow__(self, other: Any) -> Node:
+        return combine(lambda a, b: a**b, other, self)
+
+    def __abs__(self) -> Node:
+        return combine(sympy.Abs, self)
+
+    def __matmul__(self, other: Any) -> Node:
+        raise TermError("@ does not say which axis is summed", remedy='use dk.einsum("a b, b c -> a c", A, B)')
+
     def __neg__(self) -> Node:
         return combine(lambda a: -a, self)
 
@@ -110,6 +124,9 @@ class Node:
     def __bool__(self) -> bool:
         raise TermError("a diagram's value has no truth yet", remedy="use dk.select, & and | instead of if, and, or")
 
+    def _sympy_(self) -> Any:
+        raise TermError("a diagram's value is no sympy scalar", remedy="use dk.exp, dk.select, ... in its place")
+
 
 def combine(function: Callable[..., Any], *operands: Any, hint: str = "", name: str | None = None) -> Node:
     """A map: `function` of the operands' scalars; numbers and size expressions go into the formula.
@@ -121,9 +138,21 @@ def combine(function: Callable[..., Any], *operands: Any, hint: str = "", name: 
     """
     inputs = tuple(dict.fromkeys(op for op in operands if isinstance(op, Node)))
     places = {id(node): arg(position) for position, node in enumerate(inputs)}
-    scalars = [places[id(op)] if isinstance(op, Node) else exact(op) for op in operands]
+    scalars = [places[id(op)] if isinstance(op, Node) else _constant(op) for op in operands]
     expr = function(*scalars)
+    if expr.has(sympy.zoo, sympy.nan):
+        raise TermError(f"a formula that is nowhere a number: {expr}", remedy="something is divided by 0")
     return Node(Map("", union([node.axes for node in inputs]), (), expr), inputs, hint, name)
+
+
+def _constant(value: Any) -> Any:
+    """A number or a size expression, exactly; anything else has no place in a formula."""
+    if not isinstance(value, (Number, np.bool_, sympy.Basic)):
+        raise TermError(
+            f"{type(value).__name__} is neither a number nor a value of the diagram",
+            remedy='declare an array with dk.array("A", a, b) and hand its numbers in when the diagram runs',
+        )
+    return exact(value)
 
 
 def union(several: Sequence[Axes]) -> Axes:
