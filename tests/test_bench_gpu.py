@@ -128,7 +128,7 @@ class Stand:
             numbers = tuple(a for a in arguments if not isinstance(a, torch.Tensor))
             kinds = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
             sent = tuple(Tensor(t.float().contiguous().numpy(), tuple(t.stride()), kinds[t.dtype]) for t in tensors)
-            request = Request(self.path, self.entry.function, sent, len(self.entry.stores), numbers, grid[0])
+            request = Request(self.path, self.entry.function, sent, len(self.entry.stores), numbers, grid)
             made = interpreter().run(request).outputs
             for tensor, value in zip(tensors[len(self.entry.loads) :], made, strict=True):
                 tensor.copy_(torch.from_numpy(value))
@@ -186,6 +186,13 @@ def test_too_much_shared_memory_is_refused_before_launch(device, monkeypatch):
     with pytest.raises(FormatError, match="takes 232,449 bytes of shared memory, a block on a GPU may have 232,448"):
         flash().check(q=40, x=37)
     assert not next(iter(device.values())).launches
+
+
+def test_more_groups_than_a_launch_takes_are_refused():
+    made = lower(script.streamed("fp16", False), d=16, g_q=16, s_x=16)
+    assert triton_run.grid(made.kernels[0], {"h": 65_535, "q": 33, "x": 1, "d": 16}) == (3, 65_535)
+    with pytest.raises(InputError, match="has 65,536 groups along h: a launch takes 65,535; use larger tiles along h"):
+        triton_run.grid(made.kernels[0], {"h": 65_536, "q": 33, "x": 1, "d": 16})
 
 
 def test_formats_and_devices_that_do_not_fit_are_refused(device, monkeypatch):

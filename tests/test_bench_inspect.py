@@ -10,6 +10,7 @@ from diagkit.bench.architectures import ARCHITECTURES, architecture, check_share
 from diagkit.bench.compiled import Buffers, Compiled, buffers_of, explained
 from diagkit.bench.inspect import Inspection, inspect, with_formats
 from diagkit.bench.verdicts import CHECKS, verdicts
+from diagkit.book.gpu import streamed
 from diagkit.program import lower
 from diagkit.term import FormatError, InputError, Term
 
@@ -59,6 +60,15 @@ def test_the_large_tile_on_hopper_fits_without_spills():
     assert one.shared_bytes == buffers.shared(2) == 163_840
     assert explained(one, buffers) == "Q 32,768, 2 × K 32,768, 2 × V 32,768"
     assert "231,424 bytes on chip: 98,304 loaded, 133,120 made (here in registers)" in str(found)
+
+
+@pytest.mark.parametrize(("d", "g", "s"), [(64, 128, 128), (128, 128, 128), (256, 128, 64)])
+def test_causal_heads_are_not_serialised_on_hopper(d, g, s):
+    """A remainder in the place of the queries' tile made ptxas serialise every product."""
+    made = lower(streamed("fp16", True), h=16, q=4096, x=4096, d=d, g_q=g, s_x=s)
+    found = inspect(made, "sm_90")
+    for name in ("shared memory fits", "no spills", "right matrix instructions", "few waits", "nothing serialised"):
+        assert found.verdict(name).passed, str(found)
 
 
 def test_fp8_and_int8_products_take_their_own_instructions():

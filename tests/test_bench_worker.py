@@ -19,7 +19,7 @@ from diagkit.bench.messages import Request, Tensor, receive, saturated, send
 from diagkit.bench.worker import Worker, WorkerError, interpreter
 
 
-def ask(function, path="none.py", tensors=(), outputs=0, parameters=(), grid=1):
+def ask(function, path="none.py", tensors=(), outputs=0, parameters=(), grid=(1,)):
     return Request(str(path), function, tuple(tensors), outputs, tuple(parameters), grid)
 
 

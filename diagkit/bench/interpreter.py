@@ -59,8 +59,8 @@ def answer(request: Request, meter: Meter) -> Reply:
     tensors = [place(tensor) for tensor in request.tensors]
     meter.begin(tensors)
     with np.errstate(all="ignore"):
-        if request.grid:
-            getattr(module(request.path), request.function)[(request.grid,)](*tensors, *request.parameters)
+        if all(request.grid):
+            getattr(module(request.path), request.function)[request.grid](*tensors, *request.parameters)
     written = tensors[len(tensors) - request.outputs :]
     outputs = tuple(t.to(torch.float64 if t.is_floating_point() else t.dtype).numpy() for t in written)
     return Reply(outputs, tuple(zip(meter.loaded, meter.stored, strict=True)))

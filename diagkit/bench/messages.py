@@ -24,14 +24,14 @@ class Tensor:
 @dataclass(frozen=True)
 class Request:
     """One launch: `function` of the file `path` on `tensors` (the last `outputs` of them written) and
-    whole-number `parameters`, over `grid` instances."""
+    whole-number `parameters`, over a `grid` of instances."""
 
     path: str
     function: str
     tensors: tuple[Tensor, ...]
     outputs: int
     parameters: tuple[int, ...]
-    grid: int
+    grid: tuple[int, ...]
 
 
 @dataclass(frozen=True)

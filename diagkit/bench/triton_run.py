@@ -22,7 +22,7 @@ from diagkit.bench.messages import TORCH, Request, Tensor, saturated
 from diagkit.bench.worker import Worker, interpreter
 from diagkit.codegen import Entry, Source, source
 from diagkit.program import Kernel, Load, Program, Store
-from diagkit.term import FormatError, names
+from diagkit.term import FormatError, InputError, names
 
 DEVICE = "cuda"
 """What torch calls the device on which kernels run."""
@@ -94,9 +94,27 @@ def written(program: Program) -> Source:
     return source(program, "triton")
 
 
-def groups(kernel: Kernel, sizes: Mapping[str, int]) -> int:
-    """How many groups, and so program instances, the kernel has."""
-    return prod(-(-sizes[loop.axis] // int(loop.tile)) for loop in kernel.groups)
+MOST_BESIDE = 65_535
+"""What a launch takes at most along its second dimension."""
+
+
+def grid(kernel: Kernel, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The launch: tiles of the last grouped axis, then those of all others together.
+
+    Raises InputError where there are more of the others than a launch takes.
+    """
+    counts = [-(-sizes[loop.axis] // int(loop.tile)) for loop in kernel.groups]
+    if len(counts) < 2:
+        return tuple(counts) or (1,)
+    beside = prod(counts[:-1])
+    if beside > MOST_BESIDE:
+        axes = [loop.axis for loop in kernel.groups[:-1]]
+        raise InputError(
+            f"kernel {kernel.name!r} has {beside:,} groups along {', '.join(axes)}: a launch takes {MOST_BESIDE:,}",
+            axis=axes[0],
+            remedy=f"use larger tiles along {', '.join(axes)}",
+        )
+    return counts[-1], beside
 
 
 @dataclass
@@ -126,14 +144,13 @@ class _Interpreted:
         entry = text.entry(kernel.name)
         for wire in entry.stores:
             self.memory[wire] = np.empty(_shape(kernel, wire, self.sizes), _host_type(kernel.wire[wire].dtype))
-        path = str(text.path())
+        path, shape = str(text.path()), grid(kernel, self.sizes)
 
         def call() -> None:
             tensors = [self._tensor(kernel, wire) for wire in (*entry.loads, *entry.stores)]
             steps = [tensor.strides for tensor in tensors]
             numbers = parameters(entry, kernel, self.sizes, steps)
-            grid = groups(kernel, self.sizes)
-            request = Request(path, entry.function, tuple(tensors), len(entry.stores), tuple(numbers), grid)
+            request = Request(path, entry.function, tuple(tensors), len(entry.stores), tuple(numbers), shape)
             reply = self.worker.run(request, self.timeout_s)
             for wire, value in zip(entry.stores, reply.outputs, strict=True):
                 self.memory[wire][...] = value
@@ -199,15 +216,15 @@ class _Gpu:
             self.memory[wire] = torch.empty(shape, dtype=dtype, device=DEVICE)
         tensors = [self.memory[wire] for wire in (*entry.loads, *entry.stores)]
         numbers = parameters(entry, kernel, self.sizes, [tuple(tensor.stride()) for tensor in tensors])
-        function, grid = getattr(_module(text), entry.function), groups(kernel, self.sizes)
+        function, shape = getattr(_module(text), entry.function), grid(kernel, self.sizes)
         options = dict(entry.options)
         made = function.warmup(*tensors, *numbers, grid=(1,), **options)
         limit = torch.cuda.get_device_properties(0).shared_memory_per_block_optin
         check_shared(kernel, int(made.metadata.shared), torch.cuda.get_device_name(), int(limit))
 
         def call() -> None:
-            if grid:
-                function[(grid,)](*tensors, *numbers, **options)
+            if all(shape):
+                function[shape](*tensors, *numbers, **options)
 
         return call
 

@@ -122,19 +122,27 @@ class _Kernel:
         return found + _lines(self._part("after"))
 
     def _groups(self) -> list[Line]:
-        frame, groups, found = self.frame, self.kernel.groups, []
-        rest = "tl.program_id(0)"
-        if len(groups) > 1:
-            found.append(Line(f"group = {rest}"))
-            rest = "group"
-        for group in reversed(groups):
-            axis, tile = group.axis, frame.tile(group.axis)
-            count = f"tl.cdiv({frame.size_of(axis)}, {tile})" if tile > 1 else frame.size_of(axis)
-            number = f"{rest} % {count}" if group is not groups[0] else rest
-            found.append(Line(f"{frame.first(axis)} = {number}{f' * {tile}' if tile > 1 else ''}", axis))
-            if group is not groups[0]:
+        """Which tile of each grouped axis this instance is: the last along the launch's first dimension, the
+        others along its second. (With all in one dimension and a remainder for the last, ptxas serialises
+        the products of masked attention on sm_90: note C7515.)"""
+        frame, found = self.frame, []
+        *others, last = self.kernel.groups or (None,)
+        if last is not None:
+            found.append(self._first(last.axis, "tl.program_id(0)"))
+        if len(others) > 1:
+            found.append(Line("group = tl.program_id(1)"))
+        rest = "group" if len(others) > 1 else "tl.program_id(1)"
+        for place, group in reversed(list(enumerate(others))):
+            tile = frame.tile(group.axis)
+            count = f"tl.cdiv({frame.size_of(group.axis)}, {tile})" if tile > 1 else frame.size_of(group.axis)
+            found.append(self._first(group.axis, f"{rest} % {count}" if place else rest))
+            if place:
                 found.append(Line(f"group = group // {count}"))
         return found
+
+    def _first(self, axis: str, number: str) -> Line:
+        tile = self.frame.tile(axis)
+        return Line(f"{self.frame.first(axis)} = {number}{f' * {tile}' if tile > 1 else ''}", axis)
 
     def _positions(self) -> list[Line]:
         frame, found = self.frame, []
