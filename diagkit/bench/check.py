@@ -29,7 +29,7 @@ UNITS: dict[str, float] = {
 """The largest relative error of rounding to each format."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Check(Shown):
     """What a check found, over all outputs.
 

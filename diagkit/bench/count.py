@@ -12,7 +12,7 @@ from diagkit.program import Program
 from diagkit.term import FORMATS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Counted(Shown):
     """Elements moved between slow and fast memory by (array, from level, to level, kind), counted by the
     kernels of `target` at `sizes`; `formats` of the arrays."""

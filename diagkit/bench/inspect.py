@@ -17,7 +17,7 @@ from diagkit.bench.verdicts import Verdict, verdicts
 from diagkit.program import Program, lower
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection(Shown):
     """Kernels compiled for `target`, each with its buffers, its verdicts, and a prediction in bytes of what
     it holds in fast memory, where one was handed in."""

@@ -24,7 +24,7 @@ _ANY_TILE = {"numba": ("diagkit.bench.numba_run", "any_tile"), "triton": ("diagk
 Tiles = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Landscape(Shown):
     """Times by tile: `times_s` has the seconds of the fastest round at each combination of the tiles `names`.
 

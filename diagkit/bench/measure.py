@@ -44,7 +44,7 @@ class Times:
         return self.flops / self.median_s
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Measured(Shown):
     """Times of a kernel and its rivals, taken in turns on `device`.
 
@@ -94,7 +94,7 @@ def _times_text(times: Times) -> str:
     return f"{seconds(times.median_s)} (spread {times.spread:.0%}){rate}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Compared(Shown):
     """A measured time beside its prediction, in seconds: between `overlapped_s` and `serial_s`, or not."""
 

@@ -30,6 +30,9 @@ class Shown:
         width = max(len(name) for name, _ in self.rows())
         return "\n".join(f"{name:<{width}}  {text}".rstrip() for name, text in self.rows())
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         printer.text(str(self))
 

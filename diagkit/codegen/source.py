@@ -98,7 +98,7 @@ class Source:
         return self.text
 
     def _repr_html_(self) -> str:
-        return f'<pre style="overflow-x: auto; line-height: 1.3">{escape(self.text)}</pre>'
+        return f'<pre style="font-family: monospace; overflow-x: auto; line-height: 1.3">{escape(self.text)}</pre>'
 
 
 def cache_directory() -> Path:
