@@ -151,6 +151,21 @@ def test_a_derivation_is_replayed_on_another_diagram() -> None:
     assert other.forms == flash.forms
 
 
+def test_what_is_no_diagram_derivation_or_memory_is_refused() -> None:
+    flash = examples.attention().fuse().group(q="g_q").stream(x="s_x")
+    with pytest.raises(TermError, match="of nothing"):
+        dk.Diagram()
+    with pytest.raises(DiagkitError, match="no derivation"):
+        flash.replay(None)  # type: ignore[arg-type]
+    with pytest.raises(DiagkitError, match="no diagram"):
+        flash.diff(None)  # type: ignore[arg-type]
+    for memory in (0, -5, float("nan"), "1000", None):
+        with pytest.raises(DiagkitError, match="no amount of memory"):
+            flash.optimum(memory)
+    with pytest.raises(DiagkitError, match="the memory is 10"):
+        flash.optimum(10, q=64, x=64, d=64)
+
+
 def test_rewrites_keep_the_numbers() -> None:
     given = arrays(5, 7, 4)
     naive = examples.attention()

@@ -138,7 +138,7 @@ def _problem(term: Term, memory: Any, napkin: bool, unit: str, dtype: str | None
     held = held.napkin() if napkin else held
     moved, held = (moved.bytes(dtype), held.bytes(dtype)) if unit == "bytes" else (moved, held)
     given = {size(name): exact(value) for name, value in sizes.items()}
-    limit = size(memory) if isinstance(memory, str) else exact(memory)
+    limit = _limit(memory)
     groups = {tile: term.axis(axis).size.subs(given) for axis, tile in _open(term, "group", given)}
     problem = _Problem(groups, relax(moved.total()).subs(given), list(held.columns().values()), limit)
     problem.columns = undominated([column.subs(given) for column in problem.columns])
@@ -146,6 +146,18 @@ def _problem(term: Term, memory: Any, napkin: bool, unit: str, dtype: str | None
     problem.notes += ["memory holds loads, chunks and stored outputs only"] if napkin else []
     _shrink_chunks(problem, [tile for _, tile in _open(term, "stream", given)])
     return problem
+
+
+def _limit(memory: Any) -> Any:
+    """The memory limit as a formula; refused where it is no amount of memory."""
+    if isinstance(memory, str) and memory.isidentifier():
+        return size(memory)
+    limit = exact(memory) if isinstance(memory, (int, float, sympy.Expr)) else None
+    if limit is None or (limit.is_number and not (limit.is_finite and limit > 0)):
+        raise DiagkitError(
+            f"{memory!r} is no amount of memory", remedy='give a number above 0, a formula, or a name such as "M"'
+        )
+    return limit
 
 
 def _open(term: Term, kind: str, given: Mapping[Any, Any]) -> list[tuple[str, Any]]:

@@ -91,6 +91,8 @@ def _literal(words: str) -> str:
 def replay(done: Derivation, term: AnyTerm) -> AnyTerm:
     """Take the same steps on another diagram. Raises what the steps raise where one is not lawful there,
     and LabelError for a step of a rule that this version does not know."""
+    if not isinstance(done, Derivation):
+        raise LabelError(f"{done!r} is no derivation", remedy="give another diagram's .derivation")
     for step in done.steps:
         rule, arguments = step.call
         if rule not in RULES:

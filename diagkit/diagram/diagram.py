@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from diagkit import cost, derive, ops, program
 from diagkit.ops import Node
-from diagkit.term import Term
+from diagkit.term import Term, TermError
 
 if TYPE_CHECKING:
     from diagkit import bench
@@ -37,6 +37,8 @@ class Diagram(Term):
     def __init__(self, *outputs: Node, name: str = "diagram", **parts: Any) -> None:
         """The diagram that computes `outputs`; or, as its repr writes it, one made of its parts."""
         if "inputs" not in parts:
+            if not outputs:
+                raise TermError("a diagram of nothing", remedy="give the values it outputs: dk.Diagram(O)")
             caller = sys._getframe(1)
             variables = {**caller.f_globals, **caller.f_locals}
             parts["inputs"], parts["boxes"], parts["outputs"] = ops.trace(outputs, variables)

@@ -96,6 +96,8 @@ def _moved(key: cost.Transfer) -> str:
 
 def compare(before: Term, after: Term) -> Comparison:
     """What changed from `before` to `after`."""
+    if not isinstance(after, Term):
+        raise DiagkitError(f"{after!r} is no diagram to compare with", remedy="give another diagram")
     old, new = dict(cost.transfers(before).items()), dict(cost.transfers(after).items())
     gone = tuple((key, amount) for key, amount in old.items() if new.get(key) != amount)
     came = tuple((key, amount) for key, amount in new.items() if old.get(key) != amount)
