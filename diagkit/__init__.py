@@ -30,3 +30,9 @@ def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'diagkit' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    """What algorithms are written with, for completion; the ground under it stays reachable by name."""
+    ground = [name for name in _ground if name[0].isupper() and name.isascii() and not name.isupper()]
+    return sorted({*__all__} - {*_ground} | {*ground, "__all__", "__doc__", "__version__"})

@@ -40,5 +40,5 @@ def check_tiles(program: Program) -> None:
         raise InputError(
             f"tile {open_tiles[0]!r} has no number yet",
             axis=open_tiles[0],
-            remedy=f"lower with {', '.join(f'{name}=...' for name in open_tiles)} (elements)",
+            remedy=f"give {', '.join(f'{name}=...' for name in open_tiles)} in elements",
         )

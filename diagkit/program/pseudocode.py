@@ -123,14 +123,18 @@ def _parfor(kernel: Kernel, loop: ParFor, depth: int) -> Iterator[Line]:
 
 def _for(kernel: Kernel, loop: For, depth: int) -> Iterator[Line]:
     text = f"for {loop.axis}_tile in {_visited(loop)} by {loop.tile}:"
-    yield Line(depth, text, "", f"{_tiles(loop.size, loop.tile)} chunks of {loop.axis}, in order")
+    most = "at most " if _bounded(loop) else ""
+    yield Line(depth, text, "", f"{most}{_tiles(loop.size, loop.tile)} chunks of {loop.axis}, in order")
     yield from _lines(kernel, loop.body, depth + 1)
+
+
+def _bounded(loop: For) -> bool:
+    return (loop.lo, loop.hi) != (0, loop.size)
 
 
 def _visited(loop: For) -> str:
     """The axis, or the positions of it between the bounds that masks set: tiles that meet them."""
-    bounded = (loop.lo, loop.hi) != (0, loop.size)
-    return f"{loop.axis}[{_bound(loop.lo)} : {_bound(loop.hi)}]" if bounded else loop.axis
+    return f"{loop.axis}[{_bound(loop.lo)} : {_bound(loop.hi)}]" if _bounded(loop) else loop.axis
 
 
 def _bound(position: Any) -> str:
