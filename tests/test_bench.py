@@ -2,13 +2,14 @@
 
 import warnings
 
+import examples
 import numpy as np
 import pytest
 from numba_cases import TERMS, kernel, normal, q
 
 import diagkit as dk
 from diagkit import ops
-from diagkit.bench import Check, Compared, Kernel, KernelError, Measured, Times, numba_run
+from diagkit.bench import Check, Compared, Kernel, KernelError, Measured, Times, numba_run, triton_run
 from diagkit.bench import check as checking
 from diagkit.bench.blas import _control, one_blas_thread
 from diagkit.bench.rivals import roles
@@ -232,3 +233,12 @@ def test_whole_numbers_and_masks_are_checked_too():
     made = Kernel(lower(Term(*ops.trace([hits], {}), "hits")))
     found = made.check(q=5)
     assert isinstance(found, Check) and found.passed
+
+
+def test_a_triton_kernel_is_not_timed_without_a_gpu(monkeypatch):
+    """What the interpreter takes is no time of a kernel."""
+    monkeypatch.setattr(triton_run, "on_gpu", lambda: False)
+    kernel = examples.matmul().kernel("triton", a=4, b=5, c=6)
+    kernel.check()
+    with pytest.raises(KernelError, match="make gpu"):
+        kernel.measure()

@@ -75,7 +75,7 @@ def landscape(
 ) -> Landscape:
     """Bind the program with every combination of `tiles`, compare their results with each other (within
     `tolerance` of the largest value), and time them in turns."""
-    bound = dict(program.sizes)
+    place, bound = device(target), dict(program.sizes)
     _known(bound, tiles)
     runs = {}
     first = None
@@ -86,7 +86,7 @@ def landscape(
         _agree(first, outputs, dict(zip(tiles, at, strict=True)), tolerance)
     times = [{at: _once(run) for at, run in runs.items()} for _ in range(rounds)]
     fastest = {at: min(one[at] for one in times) for at in runs}
-    return Landscape(target, device(target), tuple(tiles), fastest)
+    return Landscape(target, place, tuple(tiles), fastest)
 
 
 def _known(bound: Mapping[str, Any], tiles: Mapping[str, Sequence[int]]) -> None:

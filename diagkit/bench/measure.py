@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.bench.launch import ENGINES, bind
+from diagkit.bench.errors import KernelError
+from diagkit.bench.launch import bind
 from diagkit.bench.rivals import Rival, rival
 from diagkit.bench.show import Shown, seconds
 from diagkit.program import Program, lower
@@ -133,6 +134,7 @@ def measure(
     """Warm everything up, then time the kernel and each rival once per round."""
     if repeats < 1:
         raise InputError(f"{repeats} repeats time nothing", remedy="use at least 1")
+    place = device(target)
     bound = bind(program, target, arrays)
     flops = contraction_flops(program, sizes)
     bound.launch.run()
@@ -143,7 +145,7 @@ def measure(
         Times(one.name, tuple(column), one.flops if one.flops is not None else flops)
         for one, column in zip(contestants, zip(*rounds, strict=True), strict=True)
     ]
-    return Measured(target, device(target), tuple(sorted(sizes.items())), cold, times[0], tuple(times[1:]))
+    return Measured(target, place, tuple(sorted(sizes.items())), cold, times[0], tuple(times[1:]))
 
 
 def contraction_flops(program: Program, sizes: Mapping[str, int]) -> int:
@@ -160,9 +162,24 @@ def _once(run: Callable[[], Any], cold: bool) -> float:
     return time.perf_counter() - start
 
 
+def _gpu() -> str:
+    """The name of the GPU; what the interpreter takes is no time of a kernel, so nothing is timed without one."""
+    from diagkit.bench.triton_run import on_gpu
+
+    if not on_gpu():
+        raise KernelError(
+            "a Triton kernel is timed on a GPU, and there is none here",
+            remedy="time the numba kernel here, or run make gpu where there is a GPU",
+        )
+    import torch
+
+    return str(torch.cuda.get_device_name())
+
+
 def device(target: str) -> str:
     """What the target runs on, in words."""
     from diagkit.machine import cores, processor
 
-    assert target in ENGINES
+    if target == "triton":
+        return _gpu()
     return f"{processor()}, {cores()} cores"
