@@ -13,6 +13,7 @@ import pytest
 import sympy
 
 import diagkit as dk
+from diagkit.diagram.table import cost_table
 from diagkit.term import DiagkitError, StreamError, TermError, size
 
 RNG = np.random.default_rng(0)
@@ -142,6 +143,21 @@ def test_a_comparison_says_what_came_and_went() -> None:
     assert "- spill S (1 → 0): q*x elements" in change
     assert not naive.diff(naive)
     assert repr(naive.diff(naive)) == "no difference"
+
+
+def test_a_comparison_sees_the_same_array_move_in_another_amount() -> None:
+    grouped = examples.attention().fuse().group(q="g_q")
+    change = repr(grouped.diff(grouped.ungroup().group(q=64)))
+    assert "- input K (0 → 1): d*x*ceiling(q/g_q) elements" in change
+    assert "+ input K (0 → 1): d*x*ceiling(q/64) elements" in change
+    assert "input Q" not in change
+
+
+def test_a_column_without_loads_drawn_states_all_that_its_kernel_moves() -> None:
+    Y = dk.exp(dk.array("X", dk.axis("q")), name="Y")
+    moved = cost_table(dk.Diagram(Y)).rows[0]
+    assert dict(moved.cells) == {"Y": 2 * size("q")}
+    assert moved.total == 2 * size("q")
 
 
 def test_a_derivation_is_replayed_on_another_diagram() -> None:
