@@ -39,6 +39,7 @@ walk: install
 test: install
 	$(BIN)/ruff check
 	$(BIN)/mypy
+	$(BIN)/python -m diagkit.book check
 	$(BIN)/python -m pytest -n $(WORKERS)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --nbval --nbval-current-env \
 		--nbval-cell-timeout=$(CELL_TIMEOUT) notebooks

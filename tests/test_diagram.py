@@ -89,6 +89,15 @@ def test_what_a_notebook_shows_is_a_picture_and_a_listing() -> None:
     assert "QK" in bundle["text/plain"]
 
 
+def test_sums_over_tiles_take_few_letters_in_a_cell() -> None:
+    q, x, d = dk.axes("q x d")
+    Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
+    O = dk.attention(Q, K, V, over=x, features=d, mask=dk.causal(q, x))
+    listing = str(dk.Diagram(O).fuse().group(q="g_q").stream(x="s_x"))
+    assert "2*d*q + 2*d*visits_x" in listing
+    assert "Sum(" not in listing
+
+
 def test_a_png_is_made_on_request() -> None:
     whole = examples.attention()
     assert whole._repr_mimebundle_(include={"image/png"})["image/png"][:4] == b"\x89PNG"

@@ -13,6 +13,7 @@ from diagkit.cost.kernel import Kernel, kernels
 from diagkit.cost.memory import memory
 from diagkit.cost.transfers import kernel_transfers
 from diagkit.cost.upper import largest
+from diagkit.cost.visits import visited
 from diagkit.cost.work import UNITS, work
 from diagkit.term import Term, flatten
 
@@ -47,6 +48,11 @@ def columns(term: Term, *, relaxed: bool = False) -> tuple[CostRow, ...]:
     cut = kernels(term)
     rows = (_moved(cut), _held(term, cut), *_done(term, cut))
     return tuple(_relaxed(row) for row in rows) if relaxed else rows
+
+
+def short(cell: Any) -> Any:
+    """A formula for a narrow cell: sums over tiles under a mask in a few letters (see `visited.short`)."""
+    return cell.replace(lambda part: isinstance(part, visited), lambda part: part.short())
 
 
 def _relaxed(row: CostRow) -> CostRow:

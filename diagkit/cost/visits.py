@@ -11,6 +11,7 @@ import numpy as np
 import sympy
 
 from diagkit.cost.upper import at_least
+from diagkit.term import size as symbol
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,15 @@ class visited(sympy.Expr):  # type: ignore[misc]  # noqa: N801 - a function in f
         """The closed form that tiles of matching sizes give, where there is one; else the sum itself."""
         found = closed_visited(*_plain(self))
         return self if found is None else found
+
+    def short(self) -> Any:
+        """The sum in a few letters, for a narrow cell: ``visits_x`` are the positions of x visited by all
+        tiles together, and every tile has its full rows; exact numbers come from the sum itself."""
+        (x, s, positions), others, _ = self.args
+        made = symbol(f"visits_{x}") / (1 if positions else s)
+        for _, tile, weighted in others:
+            made = made * (tile if weighted else 1)
+        return made
 
     def _latex(self, printer: Any) -> str:
         (x, s, positions), others, _ = self.args

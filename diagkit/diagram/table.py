@@ -20,6 +20,7 @@ NAMES: dict[str, str] = {
 def cost_table(term: Term) -> draw.Table:
     """The costs of `term` as rows over its picture.
 
+    Under a mask that skips chunks, ``visits_x`` in a cell is how many positions of x all tiles visit.
     An unlabelled picture shows neither loads nor stores: there a column states what its own kernel moves.
     """
     shown = {column.key for column in draw.plan(term).columns}
@@ -32,4 +33,5 @@ def _row(term: Term, row: cost.CostRow, shown: set[Any]) -> draw.Row:
         if key not in shown and isinstance(key, tuple) and row.name == "H":
             column = term.regions[key[1]].boxes[-1]
             cells[column] = cells.get(column, 0) + cell
-    return draw.Row(NAMES[row.name], row.level, cells, row.total)
+    brief = {key: cost.short(cell) for key, cell in cells.items()}
+    return draw.Row(NAMES[row.name], row.level, brief, cost.short(row.total))
