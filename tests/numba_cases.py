@@ -45,6 +45,12 @@ def _seasoned():
     return streamed(Term(*ops.trace([O], {"O": O}), "seasoned"), q="g_q", h=2)
 
 
+def _scaled():
+    """Causal attention whose scale is an input."""
+    S = dk.einsum("q d, x d -> q x", dk.array("Q", q, d), dk.array("K", x, d)) * dk.array("scale")
+    return attended(dk.masked(S, dk.causal(q, x)))
+
+
 def _masked():
     S = dk.masked(scores() + dk.array("B", x), dk.array("M", q, x, dtype="bool"))
     return attended(S, dk.logsumexp(S, over=x, name="L"))
@@ -86,6 +92,7 @@ def _unfused():
 TERMS = {
     "attention": lambda: attended(scores()),
     "causal": lambda: attended(dk.masked(scores(), dk.causal(q, x))),
+    "scaled": _scaled,
     "masked": _masked,
     "grouped heads": _grouped_heads,
     "seasoned": _seasoned,

@@ -197,6 +197,37 @@ def test_grouped_heads_share_their_keys():
     assert made.ravel().tolist() == [10, 10, 20, 20]
 
 
+@pytest.mark.parametrize("scale", [0.0, -0.5, 2.0])
+def test_any_scale_is_taken_as_it_is_and_masking_comes_after(scale):
+    arrays = normal(Q=(40, 3), K=(40, 3), V=(40, 2)) | {"scale": np.float32(scale)}
+    made = kernel("scaled")(**arrays)
+    if scale == 0:
+        mean = np.cumsum(arrays["V"], 0) / np.arange(1, 41)[:, None]
+        np.testing.assert_allclose(made, mean, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(made, ops.reference(TERMS["scaled"](), arrays), rtol=1e-5, atol=1e-6)
+
+
+def test_slopes_of_six_heads():
+    arrays = normal(Q=(6, 20, 4), K=(6, 20, 4), V=(6, 20, 4)) | {"slope": np.array(dk.alibi_slopes(6), np.float32)}
+    made = kernel("seasoned")(**arrays)
+    np.testing.assert_allclose(made, ops.reference(TERMS["seasoned"](), arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_four_heads_over_three_are_refused():
+    with pytest.raises(InputError, match="axis 'k' is 4 in 'Q' but 3 in 'K'"):
+        kernel("grouped heads")(**normal(Q=(4, 1, 2, 3), K=(3, 2, 3), V=(3, 2, 3)))
+
+
+def test_offsets_beyond_31_bits(tmp_path):
+    """Rows that lie 2**30 elements apart in a sparse file: the third begins at element 2**31."""
+    far = np.memmap(tmp_path / "far", np.float32, "w+", shape=(2 * 2**30 + 4,))
+    Q = np.lib.stride_tricks.as_strided(far, (3, 4), (4 * 2**30, 4))
+    Q[:] = normal(Q=(3, 4))["Q"]
+    arrays = normal(K=(5, 4), V=(5, 2))
+    made = kernel("attention")(Q=Q, **arrays)
+    np.testing.assert_allclose(made, kernel("attention")(Q=np.array(Q), **arrays), rtol=1e-6)
+
+
 def test_a_window_of_two_counts_the_query_itself():
     V = dk.array("V", x, dk.axis("e"))
     scores = dk.masked(dk.array("S", q, x), dk.window(q, x, 2))
