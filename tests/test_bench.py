@@ -12,6 +12,7 @@ from diagkit import ops
 from diagkit.bench import Check, Compared, Kernel, KernelError, Measured, Times, numba_run, triton_run
 from diagkit.bench import check as checking
 from diagkit.bench.blas import _control, one_blas_thread
+from diagkit.bench.launch import check_pairs, packed, unpacked
 from diagkit.bench.rivals import roles
 from diagkit.program import lower
 from diagkit.term import InputError, Term
@@ -242,3 +243,30 @@ def test_a_triton_kernel_is_not_timed_without_a_gpu(monkeypatch):
     kernel.check()
     with pytest.raises(KernelError, match="make gpu"):
         kernel.measure()
+
+
+# ---- int4: two codes in a byte ----
+
+
+def test_int4_codes_are_packed_in_pairs_and_come_back():
+    codes = np.arange(-8, 8).reshape(2, 8)
+    pairs = packed(codes)
+    assert pairs.dtype == np.uint8 and pairs.shape == (2, 4) and pairs[0, 0] == 0b1001_1000
+    np.testing.assert_array_equal(unpacked(pairs), codes)
+    np.testing.assert_array_equal(unpacked(pairs[:, ::2]), codes.reshape(2, 4, 2)[:, ::2].reshape(2, 4))
+    assert unpacked(packed(np.zeros((3, 0), np.int8))).shape == (3, 0)
+
+
+@pytest.mark.parametrize(("codes", "match"), [([[1, 2, 3]], "whole bytes"), (3, "whole bytes"), ([8, 0], "-8..7")])
+def test_what_int4_cannot_hold_is_refused(codes, match):
+    with pytest.raises(InputError, match=match):
+        packed(np.array(codes))
+
+
+def test_int4_arrays_are_taken_and_need_an_even_last_axis():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    term = Term(*ops.trace([dk.array("X", q, dtype="int4") * 0.5], {}), "halves")
+    given = np.array([-8, 7, 3, -1], ml_dtypes.int4)
+    assert ops.evaluate(term, {"X": given}).tolist() == [-4, 3.5, 1.5, -0.5]
+    with pytest.raises(InputError, match="'X' is int4 and has 3 along 'q'"):
+        check_pairs(lower(term), {"q": 3})

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from diagkit.ops import Engine, close_arrays, open_arrays
-from diagkit.program import Program
+from diagkit.program import Load, Program, Store
 from diagkit.term import InputError
 
 Key = tuple[str, int, int, str]
@@ -78,6 +78,7 @@ def bind(program: Program, target: str, arrays: Mapping[str, Any], counting: boo
     known = {name: size for name, size in program.sizes if name in program.term.axes}
     engine, start = open_arrays(program.term, arrays, sizes=known)
     check_bound(program, engine.sizes)
+    check_pairs(program, engine.sizes)
     row = ENGINES[target]
     function = getattr(import_module(row.module), row.counting if counting else row.launch)
     return Bound(engine, function(program, engine.sizes, start))
@@ -92,3 +93,41 @@ def check_bound(program: Program, sizes: Mapping[str, int]) -> None:
                 axis=name,
                 remedy=f"make it again with {name}={sizes[name]}, or leave {name} open",
             )
+
+
+def packed(codes: Any) -> Any:
+    """int4 codes as they lie in slow memory: two per byte along the last axis, the even position in the low
+    half, two's complement. Raises InputError for an odd last axis and for codes beyond -8..7.
+
+    >>> packed(np.array([[1, -2], [-8, 7]], np.int8)).tolist()
+    [[225], [120]]
+    """
+    codes = np.asarray(codes).astype(np.int8)
+    if not codes.ndim or codes.shape[-1] % 2:
+        raise InputError(f"int4 codes of shape {codes.shape} do not fill whole bytes", remedy=_EVEN)
+    if codes.size and (codes.min() < -8 or codes.max() > 7):
+        raise InputError("int4 codes lie in -8..7", remedy="quantize first: dk.cast(X / scale, 'int4')")
+    return ((codes[..., ::2] & 15) | (codes[..., 1::2] << 4)).view(np.uint8)
+
+
+def unpacked(pairs: Any) -> Any:
+    """What `packed` packed, as int8.
+
+    >>> unpacked(np.array([[225], [120]], np.uint8)).tolist()
+    [[1, -2], [-8, 7]]
+    """
+    pairs = np.ascontiguousarray(pairs).view(np.int8)
+    return np.stack([(pairs << 4) >> 4, pairs >> 4], axis=-1).reshape(*pairs.shape[:-1], 2 * pairs.shape[-1])
+
+
+_EVEN = "two int4 codes share a byte along the last axis: make it even, or put an even axis last"
+
+
+def check_pairs(program: Program, sizes: Mapping[str, int]) -> None:
+    """Refuse an int4 array in slow memory whose last axis does not fill whole bytes."""
+    moved = {s.wire: s for kernel in program.kernels for s in kernel.statements if isinstance(s, Load | Store)}
+    for name in (name for name, move in moved.items() if move.dtype == "int4"):
+        axes = program.term.wires[name].axes
+        if not axes or sizes[axes[-1].name] % 2:
+            found = f"{sizes[axes[-1].name]} along {axes[-1].name!r}" if axes else "one element"
+            raise InputError(f"{name!r} is int4 and has {found}", box=name, remedy=_EVEN)

@@ -34,8 +34,9 @@ class Numpy:
 
     @staticmethod
     def array(value: Any) -> Any:
-        """The value as an array of this library."""
-        return np.asarray(value)
+        """The value as an array of this library; int4 becomes int8, which can be computed with."""
+        value = np.asarray(value)
+        return value.astype(np.int8) if str(value.dtype) == "int4" else value
 
     @staticmethod
     def kind(value: Any) -> str:
