@@ -220,3 +220,20 @@ def arrays_for(term, sizes, seed=0):
     """float64 arrays for the inputs of `term`."""
     random = np.random.default_rng(seed)
     return {array.name: random.normal(size=[sizes[axis.name] for axis in array.axes]) for array in term.inputs}
+
+
+@st.composite
+def nested_labels(draw, deepest=2):
+    """A diagram as `labelled` draws one, its tiles cut again at level 2 (and 3); no masks that skip chunks."""
+    case = draw(labelled(most=4, masks=False))
+    term = case.term
+    for level in range(2, deepest + 1):
+        for axis in draw(st.permutations(list(term.axes))):
+            if draw(st.booleans()):
+                group = {axis: f"g{level}_{axis}"}
+                term = _tried(term, lambda t, group=group, level=level: derive.group(t, level=level, **group))
+        for form in term.forms if draw(st.booleans()) else ():
+            stream = {form.axis: f"s{level}_{form.axis}"}
+            term = _tried(term, lambda t, stream=stream, level=level: derive.stream(t, level=level, **stream))
+    tiles = {str(label.tile) for label in term.labels} - set(case.sizes)
+    return Labelled(term, case.sizes | {tile: draw(st.sampled_from(TILES)) for tile in sorted(tiles)})

@@ -1,7 +1,18 @@
 """Costs: what a diagram moves, holds and computes, as formulas; nothing here runs anything."""
 
 from diagkit.cost.exact import evaluate, relax
+from diagkit.cost.hierarchy import (
+    LevelOptimum,
+    Network,
+    Rule,
+    caching,
+    cross_saving,
+    cross_transfer,
+    level_optimum,
+    network,
+)
 from diagkit.cost.legal import LegalTile, legal_tile, tile_multiples
+from diagkit.cost.levels import LevelTransfers, level_memory, level_transfers, level_work, nested_tiles
 from diagkit.cost.memory import Column, Memory, memory
 from diagkit.cost.optimum import Optimum, optimum
 from diagkit.cost.roofline import Point, intensity, roofline_point
@@ -10,7 +21,9 @@ from diagkit.cost.transfers import Transfer, Transfers, transfers, visits
 from diagkit.cost.work import Task, Work, visible_pairs, work
 
 __all__ = [
-    "Column", "CostRow", "LegalTile", "Memory", "Optimum", "Point", "Task", "Transfer", "Transfers", "Work", "columns",
-    "evaluate", "intensity", "legal_tile", "memory", "optimum", "relax", "roofline_point", "short", "tile_multiples",
-    "transfers", "visible_pairs", "visits", "work",
+    "Column", "CostRow", "LegalTile", "LevelOptimum", "LevelTransfers", "Memory", "Network", "Optimum", "Point", "Rule",
+    "Task", "Transfer", "Transfers", "Work", "caching", "columns", "cross_saving", "cross_transfer", "evaluate",
+    "intensity", "legal_tile", "level_memory", "level_optimum", "level_transfers", "level_work", "memory",
+    "nested_tiles", "network", "optimum", "relax", "roofline_point", "short", "tile_multiples", "transfers",
+    "visible_pairs", "visits", "work",
 ]  # fmt: skip

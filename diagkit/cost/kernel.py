@@ -69,6 +69,11 @@ class Kernel:
         """How much of an axis one full tile has."""
         return self.chunk if axis.name == self.streamed else self.grouped.get(axis.name, axis.size)
 
+    @property
+    def chunks(self) -> Any:
+        """The number of chunks of the streamed axis."""
+        return tiles(self.term.axis(str(self.streamed)).size, self.chunk)
+
     def repeats(self, axes: Iterable[str], also: Iterable[str] = ()) -> Any:
         """How often something over `axes` is done again: once per tile of every grouped axis it lacks.
 

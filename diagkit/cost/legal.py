@@ -15,7 +15,7 @@ from diagkit.cost.optimum import optimum
 from diagkit.cost.show import Shown, Table
 from diagkit.cost.transfers import transfers
 from diagkit.cost.upper import undominated
-from diagkit.term import FORMATS, Contract, DiagkitError, InputError, Label, Term, names
+from diagkit.term import FORMATS, Contract, DiagkitError, InputError, Label, Term, at_level, names
 
 Reasons = Mapping[str, tuple[tuple[int, str], ...]]
 """For each axis, the numbers that its tile must be a multiple of, and why."""
@@ -77,6 +77,7 @@ def legal_tile(
     >>> legal_tile(tiled, 40, multiples={}, a=8, b=4, c=8).tiles
     {'g_a': 3, 'g_c': 4}
     """
+    term = at_level(term, 1)
     _check_sizes(term, sizes)
     search = _Search(term, memory, unit, dtype, sizes)
     asked = tile_multiples(term, dtype) if multiples is None else {a: ((n, "given"),) for a, n in multiples.items()}

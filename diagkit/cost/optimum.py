@@ -22,7 +22,7 @@ from diagkit.cost.posynomial import Posynomial, posynomial
 from diagkit.cost.show import Shown, Table, formula, latex
 from diagkit.cost.transfers import transfers
 from diagkit.cost.upper import undominated
-from diagkit.term import DiagkitError, Label, Term, exact, size
+from diagkit.term import DiagkitError, Label, Term, at_level, exact, size
 
 
 @dataclass(frozen=True, repr=False)
@@ -118,6 +118,7 @@ def optimum(
     >>> optimum(tiled, "M", b=1).tiles
     {g_a: sqrt(M + 1) - 1, g_c: sqrt(M + 1) - 1}
     """
+    term = at_level(term, 1)
     check_names(term, sizes)
     problem = _problem(term, memory, napkin, unit, dtype, sizes)
     _drop_idle(problem)

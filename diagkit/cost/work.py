@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import sympy
 
 from diagkit.cost.exact import Number, evaluate, relax
-from diagkit.cost.kernel import Kernel, kernels, product, tiles, whole_elements
+from diagkit.cost.kernel import Kernel, kernels, product, whole_elements
 from diagkit.cost.masks import Mask, loop_mask
 from diagkit.cost.show import Shown, Table
 from diagkit.cost.transfers import masked_points
@@ -129,7 +129,7 @@ def points(kernel: Kernel, axes: Axes, mask: Mask, *, inside: bool) -> Any:
         return masked_points(kernel, axes, mask, chunks=kernel.streamed not in names(axes))
     again = [kernel.repeats(names(axes))]
     if inside and kernel.streamed not in names(axes):
-        again.append(tiles(kernel.term.axis(str(kernel.streamed)).size, kernel.chunk))
+        again.append(kernel.chunks)
     return product((whole_elements(axes), *again))
 
 

@@ -6,13 +6,15 @@ such a region stores carries it too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import sympy
 
 from diagkit.derive.history import AnyTerm, relabel, take
 from diagkit.term import (
+    LEVEL_NAMES,
     Box,
     Cast,
     Contract,
@@ -23,6 +25,7 @@ from diagkit.term import (
     Map,
     Reduce,
     Region,
+    StreamError,
     Term,
     View,
     coordinate,
@@ -33,9 +36,10 @@ from diagkit.term import (
 )
 
 
-def group(term: AnyTerm, /, **tiles: Any) -> AnyTerm:
+def group(term: AnyTerm, /, *, level: int = 1, **tiles: Any) -> AnyTerm:
     """Tile axes into independent groups: ``group(q="g_q")``, ``group(q=64)``, ``group(q=None)`` (a tile
-    named g_q), ``group(q=("g_q", 16))`` (a tile that is a multiple of 16).
+    named g_q), ``group(q=("g_q", 16))`` (a tile that is a multiple of 16). With `level` 2 and up the tile
+    is cut inside that of the level above: ``group(level=2, q="w_q")``.
 
     A tile is in elements; an axis that is grouped already gets the new tile. Raises GroupError where a
     box does not map over the axis or a stored wire lacks it (naming box, axis, reason and remedy), where
@@ -54,37 +58,64 @@ def group(term: AnyTerm, /, **tiles: Any) -> AnyTerm:
     diagkit.term.errors.GroupError: axis 'x' cannot be grouped: softmax 'P' needs the whole of x: 'P.max' takes \
     the max over x; stream 'x' instead, or group another axis (q)
     """
-    made = [make_label(term, "group", axis, tile, GroupError) for axis, tile in tiles.items()]
+    made = [make_label(term, "group", axis, tile, GroupError, level) for axis, tile in tiles.items()]
     for label in made:
         refusal = next(group_refusals(term, label.axis), None)
         if refusal is not None:
             raise refusal
     kept = [label for label in term.labels if label.order not in {new.order for new in made}]
+    refuse_wider((*kept, *made), made)
     reason = "; ".join(f"every box maps over {label.axis}: tiles of {label.tile} run on their own" for label in made)
-    return take(term, {"labels": (*kept, *made)}, relabel(term, "group", reason, named=tiles))
+    named = tiles if level == 1 else {"level": level, **tiles}
+    return take(term, {"labels": (*kept, *made)}, relabel(term, "group", reason, named=named))
 
 
 def ungroup(term: AnyTerm, /, *axes: str) -> AnyTerm:
     """The diagram without the group labels of `axes` (of all axes where none is named)."""
     for axis in axes:
-        if term.label("group", term.axis(axis).name) is None:
+        if not any((label.kind, label.axis) == ("group", term.axis(axis).name) for label in term.labels):
             grouped = ", ".join(label.axis for label in term.labels if label.kind == "group") or "none"
             raise GroupError(f"axis {axis!r} is not grouped", axis=axis, remedy=f"grouped axes: {grouped}")
     kept = tuple(label for label in term.labels if label.kind != "group" or (axes and label.axis not in axes))
     return take(term, {"labels": kept}, relabel(term, "ungroup", "a label says how, not what", axes))
 
 
-def make_label(term: Term, kind: str, axis: str, tile: Any, error: type[LabelError]) -> Label:
+PREFIXES = {("group", 1): "g", ("stream", 1): "s", ("group", 2): "w", ("stream", 2): "u"}
+"""How a tile that got no name is called, by kind and level: the paper's letters for tiles and sub-loops."""
+
+
+def make_label(term: Term, kind: str, axis: str, tile: Any, error: type[LabelError], level: int = 1) -> Label:
     """The label that a user's `tile` means, checked against the sizes and names of `term`."""
     owner = term.axis(axis)
+    _refuse_level(level, axis, error)
     tile, multiple = tile if isinstance(tile, tuple) and len(tile) == 2 else (tile, 1)
-    prefix = "g" if kind == "group" else "s"
+    prefix = PREFIXES.get((kind, level), f"{kind[0]}{level}")
     refusal = _tile_refusal(term, owner, f"{prefix}_{axis}" if tile is None else tile, multiple)
     if refusal is not None:
         reason, remedy = refusal
         raise error(reason, axis=axis, remedy=f"{remedy}, for example {axis}={prefix + '_' + axis!r}")
     expr = tile_size(tile, axis, prefix)
-    return Label(kind, axis, size(expr.name) if expr.is_Symbol else expr, multiple)
+    return Label(kind, axis, size(expr.name) if expr.is_Symbol else expr, multiple, level)
+
+
+def _refuse_level(level: Any, axis: str, error: type[LabelError]) -> None:
+    if isinstance(level, bool) or not isinstance(level, int) or not 1 <= level < len(LEVEL_NAMES):
+        levels = ", ".join(f"{number} {name}" for number, name in enumerate(LEVEL_NAMES) if number)
+        raise error(f"there is no level {level!r} to cut {axis!r} for", axis=axis, remedy=f"use one of: {levels}")
+
+
+def refuse_wider(labels: Iterable[Label], made: Iterable[Label]) -> None:
+    """Refuse labels of which one is wider than the one that it is cut from: a tile lies inside the tile above."""
+    nested = sorted(labels, key=lambda label: label.level)
+    for label in made:
+        chain = [one for one in nested if (one.kind, one.axis) == (label.kind, label.axis)]
+        for above, below in pairwise(chain):
+            if above.tile.is_number and below.tile.is_number and below.tile > above.tile:
+                raise (GroupError if label.kind == "group" else StreamError)(
+                    f"a tile of {below.tile} at level {below.level} does not lie inside one of {above.tile}",
+                    axis=label.axis,
+                    remedy=f"use at most {above.tile} at level {below.level}",
+                )
 
 
 def _tile_refusal(term: Term, axis: Any, tile: Any, multiple: Any) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from diagkit.derive.form import CHUNK, END, SIDES, Writer
-from diagkit.derive.group import make_label
+from diagkit.derive.group import make_label, refuse_wider
 from diagkit.derive.history import AnyTerm, relabel, take
 from diagkit.derive.identity import identities, method
 from diagkit.derive.sort import Sorted
@@ -19,7 +19,7 @@ from diagkit.term import Box, Label, Region, State, StreamError, StreamForm, Ter
 
 
 def stream(
-    term: AnyTerm, /, *, hoist: bool = True, lemma: bool = True, region: str | None = None, **tiles: Any
+    term: AnyTerm, /, *, hoist: bool = True, lemma: bool = True, region: str | None = None, level: int = 1, **tiles: Any
 ) -> AnyTerm:
     """Run one region in chunks along one axis: ``stream(x="s_x")``, ``stream(x=32)``, ``stream(x=None)``.
 
@@ -27,7 +27,8 @@ def stream(
     What is divided by a sum over the axis is divided once, at the end, and is 0 where that sum is 0.
     With ``hoist=False`` divisions stay inside the sums: the always-normalised form. With
     ``lemma=False`` variances are streamed by power sums, which cancel for data with a large mean.
-    The result carries a `StreamForm`: state, step, tail, merge, and the equations used.
+    The result carries a `StreamForm`: state, step, tail, merge, and the equations used. With `level` 2 and
+    up a chunk is run in chunks itself, ``stream(level=2, x="u_x")``: the same step, on less at a time.
 
     Raises StreamError, naming box, axis, reason and remedy, where no bounded state carries the region
     from chunk to chunk; AxisError for an unknown axis.
@@ -44,6 +45,8 @@ def stream(
     State('L.sum', (Axis('q'),), 0, 'L.sum.new', 'fp32')
     """
     axis, tile = _one_axis(tiles)
+    if level != 1:
+        return _sub_stream(term, axis, tile, level)
     label = make_label(term, "stream", axis, tile, StreamError)
     _refuse_other_tile(term, label)
     form = first_form(term, axis, region, hoist, lemma)
@@ -52,6 +55,18 @@ def stream(
     step = relabel(term, "stream", _reason(form), named=named, identity=form.identity)
     labels = tuple(one for one in term.labels if one.order != label.order)
     return take(term, {"labels": (*labels, label), "forms": (*term.forms, form)}, step)
+
+
+def _sub_stream(term: AnyTerm, axis: str, tile: Any, level: int) -> AnyTerm:
+    """A sub-loop: the accumulator of a stream takes a chunk in several parts, as it takes an axis in chunks."""
+    label = make_label(term, "stream", axis, tile, StreamError, level)
+    if term.label("stream", axis) is None:
+        reason, remedy = f"{axis!r} has no chunks to cut", f"stream it at level 1 first: stream({axis}='s_{axis}')"
+        raise StreamError(reason, axis=axis, remedy=remedy)
+    labels = (*(one for one in term.labels if one.order != label.order), label)
+    refuse_wider(labels, [label])
+    reason = f"what carries a chunk of {axis} carries its parts, {label.tile} at a time"
+    return take(term, {"labels": labels}, relabel(term, "stream", reason, named={"level": level, axis: tile}))
 
 
 def unstream(term: AnyTerm, /, *axes: str) -> AnyTerm:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from diagkit import cost, derive, ops, program
 from diagkit.ops import Node
-from diagkit.term import Term, TermError
+from diagkit.term import LevelGraph, Term, TermError
 
 if TYPE_CHECKING:
     from diagkit import bench
@@ -56,17 +56,21 @@ class Diagram(Term):
         """Keep intermediates in fast memory: all, or those between `boxes` (see `derive.fuse`)."""
         return derive.fuse(self, *boxes)
 
-    def group(self, **tiles: Any) -> Self:
-        """Tile axes along which the function is mapped: ``group(q="g_q")`` (see `derive.group`)."""
-        return derive.group(self, **tiles)
+    def group(self, level: int = 1, **tiles: Any) -> Self:
+        """Tile axes along which the function is mapped: ``group(q="g_q")``, and tiles inside those:
+        ``group(level=2, q="w_q")`` (see `derive.group`)."""
+        return derive.group(self, level=level, **tiles)
 
     def ungroup(self, *axes: str) -> Self:
         """Take group labels off again: of all axes, or of those named."""
         return derive.ungroup(self, *axes)
 
-    def stream(self, hoist: bool = True, lemma: bool = True, region: str | None = None, **tiles: Any) -> Self:
-        """Run along an axis in chunks, carrying a derived state: ``stream(x="s_x")`` (see `derive.stream`)."""
-        return derive.stream(self, hoist=hoist, lemma=lemma, region=region, **tiles)
+    def stream(
+        self, hoist: bool = True, lemma: bool = True, region: str | None = None, level: int = 1, **tiles: Any
+    ) -> Self:
+        """Run along an axis in chunks, carrying a derived state: ``stream(x="s_x")``, and in a sub-loop:
+        ``stream(level=2, x="u_x")`` (see `derive.stream`)."""
+        return derive.stream(self, hoist=hoist, lemma=lemma, region=region, level=level, **tiles)
 
     def unstream(self, *axes: str) -> Self:
         """Take streams off again: along all axes, or along those named."""
@@ -132,6 +136,34 @@ class Diagram(Term):
     def legal_tile(self, memory: float, **options: Any) -> cost.LegalTile:
         """The best whole-number tiles that a machine can run within `memory` (see `cost.legal_tile`)."""
         return cost.legal_tile(self, memory, **options)
+
+    def level_transfers(self) -> cost.LevelTransfers:
+        """What crosses between all neighbouring levels that labels speak of (see `cost.level_transfers`)."""
+        return cost.level_transfers(self)
+
+    def level_memory(self) -> dict[int, cost.Memory]:
+        """What one memory of each level holds (see `cost.level_memory`)."""
+        return cost.level_memory(self)
+
+    def level_optimum(self, graph: LevelGraph, **options: Any) -> cost.LevelOptimum:
+        """The best tiles of every level of a level graph, and the time of all (see `cost.level_optimum`)."""
+        return cost.level_optimum(self, graph, **options)
+
+    def caching(self, memory: Any, children: Any, **options: Any) -> cost.Rule:
+        """Theorem 2: what comes from above when `children` share what streams past (see `cost.caching`)."""
+        return cost.caching(self, memory, children, **options)
+
+    def cross_transfer(self, memory: Any, children: Any, above: Any, across: Any, **options: Any) -> cost.Rule:
+        """Theorem 3: the time when `children` read from each other (see `cost.cross_transfer`)."""
+        return cost.cross_transfer(self, memory, children, above, across, **options)
+
+    def network(self, **devices: Any) -> cost.Network:
+        """What devices send each other that share an axis: ``network(x=8)`` (see `cost.network`)."""
+        return cost.network(self, **devices)
+
+    def nested(self, **sizes: Any) -> program.Nested:
+        """The loop nest on all levels, sub-loops inside tiles: runs and counts every crossing."""
+        return program.nested(self, **sizes)
 
     def on(self, machine: str, dtype: str | None = None, **sizes: int) -> Prediction:
         """On a machine of data/machines: the legal tile, the time by resource, the bottleneck."""

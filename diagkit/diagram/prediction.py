@@ -100,7 +100,7 @@ def _tiles(
     term: Term, found: Machine, dtype: str | None, given: Mapping[str, int], sizes: Mapping[str, int]
 ) -> tuple[dict[str, int], LegalTile | None]:
     """Tiles by name: those given, else the best that fit."""
-    wanted = [label.tile.name for label in term.labels if label.tile.is_Symbol]
+    wanted = [label.tile.name for label in term.labels if label.tile.is_Symbol and label.level == 1]
     if all(tile in given for tile in wanted):
         return {tile: given[tile] for tile in wanted}, None
     room = found.capacity("shared", per_block=True)

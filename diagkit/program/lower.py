@@ -37,20 +37,21 @@ def kernels(term: Term, sizes: Mapping[str, int]) -> tuple[Kernel, ...]:
     return tuple(_Lowering(term, region, dict(sizes)).kernel() for region in term.regions)
 
 
-def accepted(term: Term) -> tuple[str, ...]:
-    """What `lower` takes a number for: the symbolic axes, then the symbolic tiles."""
+def accepted(term: Term, deepest: int = 1) -> tuple[str, ...]:
+    """What `lower` takes a number for: the symbolic axes, then the symbolic tiles down to level `deepest`."""
     axes = [name for name, axis in term.axes.items() if axis.length is None]
-    tiles = [str(symbol) for label in term.labels for symbol in sorted(label.tile.free_symbols, key=str)]
+    labels = (label for label in term.labels if label.level <= deepest)
+    tiles = [str(symbol) for label in labels for symbol in sorted(label.tile.free_symbols, key=str)]
     return tuple(dict.fromkeys([*axes, *tiles]))
 
 
-def check_sizes(term: Term, sizes: Mapping[str, Any]) -> dict[str, int]:
+def check_sizes(term: Term, sizes: Mapping[str, Any], deepest: int = 1) -> dict[str, int]:
     """`sizes`, if each names an axis or a tile of `term` and is a whole number that it can be."""
-    known = ", ".join(accepted(term)) or "none"
+    known = ", ".join(accepted(term, deepest)) or "none"
     for name, value in sizes.items():
         if name in term.axes and term.axes[name].length == value:
             continue
-        if name not in accepted(term):
+        if name not in accepted(term, deepest):
             raise InputError(f"{term.name} has no open size or tile {name!r}", axis=name, remedy=f"it takes: {known}")
         least = 0 if name in term.axes else 1
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

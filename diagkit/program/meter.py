@@ -38,6 +38,16 @@ class Meter:
     _most: tuple[int, str] = (0, "")
     _most_bits: tuple[int, str] = (0, "")
 
+    @property
+    def times(self) -> int:
+        """How often what is counted now happens."""
+        return self._times
+
+    @property
+    def most(self) -> int:
+        """The most elements held at once since the kernel began."""
+        return self._most[0]
+
     @contextmanager
     def repeated(self, times: int) -> Iterator[None]:
         """What is counted inside happens that many times."""

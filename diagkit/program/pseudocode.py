@@ -40,7 +40,7 @@ class Line:
 
 def pseudocode(name: str, kernels: Iterable[Kernel]) -> str:
     """The text of all kernels; comments aligned, the same bytes for the same program."""
-    return "\n\n".join([_title(name), *(_aligned(list(kernel_lines(kernel))) for kernel in kernels)]) + "\n"
+    return "\n\n".join([_title(name), *(aligned(list(kernel_lines(kernel))) for kernel in kernels)]) + "\n"
 
 
 def _title(name: str) -> str:
@@ -50,21 +50,22 @@ def _title(name: str) -> str:
 def kernel_lines(kernel: Kernel) -> Iterator[Line]:
     """The lines of one kernel."""
     yield Line(0, f"kernel {kernel.name}:", "", f"boxes {', '.join(kernel.boxes)}")
-    yield from _lines(kernel, kernel.body, 1)
+    yield from lines(kernel, kernel.body, 1)
 
 
-def _lines(kernel: Kernel, body: tuple[Statement, ...], depth: int) -> Iterator[Line]:
+def lines(kernel: Kernel, body: tuple[Statement, ...], depth: int) -> Iterator[Line]:
+    """The lines of statements of a kernel, `depth` loops inside."""
     for statement in body:
         yield from _CASES[type(statement)](kernel, statement, depth)
 
 
-def _aligned(lines: list[Line]) -> str:
-    """The lines with tiles and comments in columns of their own; a long loop line may reach over both."""
-    texts = ["    " * line.depth + line.text for line in lines]
-    text_width = max(len(text) for text, line in zip(texts, lines, strict=True) if line.tile or line.depth == 0)
-    whole_width = text_width + 2 + max(len(line.tile) for line in lines)
-    rows = (f"{text:{text_width}}  {line.tile}" for text, line in zip(texts, lines, strict=True))
-    comments = (f"  # {line.origin}" if line.origin else "" for line in lines)
+def aligned(several: list[Line]) -> str:
+    """Lines with tiles and comments in columns of their own; a long loop line may reach over both."""
+    texts = ["    " * line.depth + line.text for line in several]
+    text_width = max(len(text) for text, line in zip(texts, several, strict=True) if line.tile or line.depth == 0)
+    whole_width = text_width + 2 + max(len(line.tile) for line in several)
+    rows = (f"{text:{text_width}}  {line.tile}" for text, line in zip(texts, several, strict=True))
+    comments = (f"  # {line.origin}" if line.origin else "" for line in several)
     return "\n".join(f"{row:{whole_width}}{end}".rstrip() for row, end in zip(rows, comments, strict=True))
 
 
@@ -118,14 +119,14 @@ def _free(_: Kernel, free: Free, depth: int) -> Iterator[Line]:
 def _parfor(kernel: Kernel, loop: ParFor, depth: int) -> Iterator[Line]:
     text = f"par {loop.axis}_tile in {loop.axis} by {loop.tile}:"
     yield Line(depth, text, "", f"{_tiles(loop.size, loop.tile)} independent tiles of {loop.axis}")
-    yield from _lines(kernel, loop.body, depth + 1)
+    yield from lines(kernel, loop.body, depth + 1)
 
 
 def _for(kernel: Kernel, loop: For, depth: int) -> Iterator[Line]:
     text = f"for {loop.axis}_tile in {_visited(loop)} by {loop.tile}:"
     most = "at most " if _bounded(loop) else ""
     yield Line(depth, text, "", f"{most}{_tiles(loop.size, loop.tile)} chunks of {loop.axis}, in order")
-    yield from _lines(kernel, loop.body, depth + 1)
+    yield from lines(kernel, loop.body, depth + 1)
 
 
 def _bounded(loop: For) -> bool:

@@ -33,14 +33,15 @@ from diagkit.term.errors import (
     TermError,
 )
 from diagkit.term.labels import LEVEL_NAMES, Label, State, Step, StreamForm, tile_size
+from diagkit.term.levels import CLUSTERS, GPU, NETWORK, Level, LevelGraph, at_level, depth, outer_tiles
 from diagkit.term.symbols import Expr, apply, arg, coordinate, exact, finite, plain, quotient, size, text, value, where
 from diagkit.term.term import Region, Term, Wire, flatten
 
 __all__ = [
-    "FORMATS", "KINDS", "LEVEL_NAMES", "PRIMITIVES", "Array", "Axes", "Axis", "AxisError", "Block", "Box", "Cast",
-    "Contract", "DiagkitError", "Expr", "FormatError", "FuseError", "GroupError", "Index", "InputError", "Label",
-    "LabelError", "Map", "Reduce", "Region", "State", "Step", "StreamError", "StreamForm", "Term", "TermError",
-    "View", "Wire", "apply", "arg", "check_format", "coordinate", "elements", "exact", "finite", "flatten",
-    "names", "plain", "promote", "quotient", "rename_box", "size", "text", "tile_size", "value", "where",
-    "wire_format",
+    "CLUSTERS", "FORMATS", "GPU", "KINDS", "LEVEL_NAMES", "NETWORK", "PRIMITIVES", "Array", "Axes", "Axis", "AxisError",
+    "Block", "Box", "Cast", "Contract", "DiagkitError", "Expr", "FormatError", "FuseError", "GroupError", "Index",
+    "InputError", "Label", "LabelError", "Level", "LevelGraph", "Map", "Reduce", "Region", "State", "Step",
+    "StreamError", "StreamForm", "Term", "TermError", "View", "Wire", "apply", "arg", "at_level", "check_format",
+    "coordinate", "depth", "elements", "exact", "finite", "flatten", "names", "outer_tiles", "plain", "promote",
+    "quotient", "rename_box", "size", "text", "tile_size", "value", "where", "wire_format",
 ]  # fmt: skip

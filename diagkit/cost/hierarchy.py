@@ -1,0 +1,250 @@
+"""What a hierarchy of memories costs: the optimum at each level and their weighted sum, intermediate
+caching, cross-transfer, and the network as one more level.
+
+Every rule is drawn from the diagram's own H*(M), a sum of terms alpha * M**-beta; no operation is known
+by name. Source: arXiv 2412.03317, sections 4.2, 4.4 (Theorem 2) and 4.5 (Theorem 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+
+from diagkit.cost.exact import Number, evaluate
+from diagkit.cost.optimum import Optimum, optimum
+from diagkit.cost.show import Shown, Table, formula
+from diagkit.term import DiagkitError, LevelGraph, Term, at_level, exact, size
+
+
+@dataclass(frozen=True, repr=False)
+class Rule(Shown):
+    """A named rule applied to one diagram: the formula, in `unit`, and why it holds.
+
+    `parts` are the terms it is the sum of, each with its beta.
+    """
+
+    name: str
+    formula: Any
+    parts: tuple[tuple[Any, Any], ...]
+    because: str
+    when: str
+    unit: str
+
+    def at(self, **sizes: Any) -> Number:
+        """The formula as a number at `sizes`."""
+        return evaluate(self.formula, sizes)
+
+    def _table(self) -> Table:
+        parts = [(f"beta = {formula(beta)}", formula(part)) for part, beta in self.parts]
+        return Table([(self.name, self.unit), ("all", formula(self.formula)), *parts,
+                      ("because", self.because), ("while", self.when)])  # fmt: skip
+
+
+def amount(value: Any) -> Any:
+    """A number, a formula or the name of a symbol, as an expression.
+
+    >>> amount("N") * amount(2)
+    2*N
+    """
+    return size(value) if isinstance(value, str) else exact(value)
+
+
+def _best(term: Term, memory: Any, options: Mapping[str, Any]) -> Optimum:
+    """H*(M) of the diagram, M a symbol; its terms are powers of M, which is what the theorems speak of."""
+    found = optimum(term, memory, **options)
+    strange = [part for part, beta in found.terms if not _is_power(part, beta, memory)]
+    if strange:
+        raise DiagkitError(
+            f"H* has a term that is no power of memory: {formula(strange[0])}",
+            remedy="leave the stream tile open and napkin=True: the rules are about the bound",
+        )
+    return found
+
+
+def _is_power(part: Any, beta: Any, memory: Any) -> bool:
+    return not sympy.powsimp(part * memory**beta).has(memory)
+
+
+def _at_memory(best: Optimum, memory: Any, value: Any) -> list[tuple[Any, Any]]:
+    """The terms of H* at another memory: part * (M / value) ** beta."""
+    return [(sympy.powsimp(part * memory**beta) * value ** (-beta), beta) for part, beta in best.terms]
+
+
+def caching(term: Term, memory: Any, children: Any, **options: Any) -> Rule:
+    """Theorem 2, intermediate caching: what the level above a caching one has to deliver.
+
+    `memory` is that of one child, `children` how many share a middle memory. If the results stay in the
+    children and the middle level only caches what streams past, then everything that the children hold
+    together counts: H*(a, M N). The middle level's own size does not occur.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c))
+    >>> caching(dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b"), "M", "N").formula
+    a*c + 2*a*b*c/(sqrt(M)*sqrt(N))
+    """
+    symbol, count = size("M"), amount(children)
+    parts = _at_memory(_best(term, symbol, options), symbol, amount(memory) * count)
+    return Rule(
+        "intermediate caching (Theorem 2)", sympy.Add(*(part for part, _ in parts)), tuple(parts),
+        "children that share a chunk load it once: together they are one tile of N times the memory",
+        f"{formula(count)} tiles of the children are at work at once and their results stay with them",
+        options.get("unit", "elements"),
+    )  # fmt: skip
+
+
+def cross_transfer(term: Term, memory: Any, children: Any, above: Any, across: Any, **options: Any) -> Rule:
+    """Theorem 3, cross-transfer: the time when N children may read from each other, as in a cluster.
+
+    `above` is the bandwidth from the level above to the children, `across` that between children, in
+    elements (or bytes, with unit="bytes") per second: ``(1/above - 1/across) H*(N M) + (1/across) H*(M)``.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c))
+    >>> tiled = dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b")
+    >>> cross_transfer(tiled, "M", 1, "B_h", "B_x").formula
+    a*c/B_h + 2*a*b*c/(B_h*sqrt(M))
+    """
+    symbol, count, held = size("M"), amount(children), amount(memory)
+    slow, cross = 1 / amount(above), 1 / amount(across)
+    best = _best(term, symbol, options)
+    together, alone = (_at_memory(best, symbol, room) for room in (held * count, held))
+    parts = [
+        ((slow - cross) * shared + cross * own, beta) for (shared, beta), (own, _) in zip(together, alone, strict=True)
+    ]
+    return Rule(
+        "cross-transfer (Theorem 3)", sympy.expand(sympy.Add(*(part for part, _ in parts))), tuple(parts),
+        "what all need comes from above once, H*(N M); the rest of H*(M) comes from a neighbour",
+        "reading from a neighbour is no slower than reading from above",
+        "seconds",
+    )  # fmt: skip
+
+
+def cross_saving(beta: Any, children: Any, above: Any, across: Any) -> Any:
+    """The part of a term's time that cross-transfer saves: ``(1 - above/across) (1 - N**-beta)``.
+
+    >>> cross_saving(1, 2, 1, 2), cross_saving(sympy.Rational(1, 2), 4, 1, 2)
+    (1/4, 1/4)
+    """
+    return (1 - amount(above) / amount(across)) * (1 - amount(children) ** (-exact(beta)))
+
+
+@dataclass(frozen=True, repr=False)
+class LevelOptimum(Shown):
+    """The best tiles of every level, each chosen by itself, and the time of all transfers one after another.
+
+    * `levels`: (number, name, optimum, bandwidth) per level below the first;
+    * `time`: the sum over levels of H*(M_l) / bandwidth_l, in seconds.
+    """
+
+    levels: tuple[tuple[int, str, Optimum, Any], ...]
+    time: Any
+
+    def at(self, **sizes: Any) -> Number:
+        """The time as a number at `sizes`, in seconds."""
+        return evaluate(self.time, sizes)
+
+    def _table(self) -> Table:
+        rows: list[tuple[Any, ...]] = []
+        for number, name, best, rate in self.levels:
+            tiles = ", ".join(f"{formula(tile)} = {formula(value)}" for tile, value in best.tiles.items())
+            rows.append((f"{number} {name}", tiles, formula(best.transfers), formula(best.transfers / rate)))
+        head = ("level", "tiles", "least transfers", "seconds")
+        return Table([head, *rows, ("all", "", "", formula(self.time))])
+
+
+def level_optimum(term: Term, graph: LevelGraph, **options: Any) -> LevelOptimum:
+    """The optimum of each level below the first of `graph`, by its capacity, weighted by 1 / bandwidth.
+
+    Levels are independent of each other: a faster level is smaller, and its best tiles lie inside those of
+    the level above wherever the tiles grow with memory. Options are those of `optimum`; capacities and
+    bandwidths are in its unit.
+
+    >>> import diagkit as dk
+    >>> from diagkit.term import Level, LevelGraph
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c))
+    >>> graph = LevelGraph((Level("global", 0), Level("shared", 1, 10_000, 10), Level("register", 2, 100, 40)))
+    >>> level_optimum(dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b"), graph).time
+    7*a*b*c/1000 + a*c/8
+    """
+    found = tuple(
+        (number, level.name, optimum(at_level(term, number), level.capacity, **options), exact(level.bandwidth))
+        for number, level in graph
+        if number > graph.top and level.capacity is not None
+    )
+    time = sympy.Add(*(best.transfers / rate for _, _, best, rate in found))
+    return LevelOptimum(found, sympy.expand(time))
+
+
+@dataclass(frozen=True, repr=False)
+class Network(Shown):
+    """What several devices send each other when an axis is shared out: `moved` by (array, what), in elements
+    received by all devices together. What each device holds of its own is not sent."""
+
+    axis: str
+    devices: Any
+    moved: Mapping[tuple[str, str], Any]
+
+    def total(self, **sizes: Any) -> Any:
+        """All that is received, a formula or a number at `sizes`."""
+        whole = sympy.Add(*self.moved.values())
+        return evaluate(whole, sizes) if sizes else whole
+
+    def _table(self) -> Table:
+        rows = [(array, what, elements) for (array, what), elements in self.moved.items()]
+        return Table([(f"{self.axis} over {self.devices}", "sent", "elements"), *rows, ("total", "", self.total())])
+
+
+def network(term: Term, **devices: Any) -> Network:
+    """The network as one more level: one axis shared out over so many devices, ``network(flash, x=8)``.
+
+    Arrays begin and end spread evenly over the devices. An axis that is mapped over is a group at the level
+    above: every array that lacks it is gathered, (devices - 1) times its size in all. An axis that is
+    streamed leaves a partial state on each device, merged by the stream's own merge: a reduce-scatter of
+    the state, (devices - 1) times its size.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c))
+    >>> tiled = dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b")
+    >>> network(tiled, a="N").moved, network(tiled, b="N").total()
+    ({('B', 'gather'): b*c*(N - 1)}, a*c*(N - 1))
+    """
+    if len(devices) != 1:
+        raise DiagkitError("share out one axis at a time", remedy="write for example network(flash, x=8)")
+    ((axis, count),) = devices.items()
+    owner, others = term.axis(axis).name, amount(count) - 1
+    form = next((form for form in term.forms if form.axis == owner), None)
+    if form is not None:
+        sizes = {(state.name, "reduce"): sympy.Mul(*(one.size for one in state.axes)) for state in form.state}
+    else:
+        sizes = {(wire, "gather"): _whole(term, wire) for wire in _lacking(term, owner)}
+    return Network(owner, amount(count), {key: elements * others for key, elements in sizes.items()})
+
+
+def _whole(term: Term, wire: str) -> Any:
+    return sympy.Mul(*(axis.size for axis in term.wires[wire].axes))
+
+
+def _lacking(term: Term, axis: str) -> list[str]:
+    """What kernels load that lacks the axis, where the axis may be cut: it has a group label."""
+    if term.label("group", axis) is None:
+        raise DiagkitError(
+            f"axis {axis!r} is neither grouped nor streamed: nothing says how devices would share it",
+            axis=axis,
+            remedy="group it (its parts are independent) or stream it (its parts are merged)",
+        )
+    return list(
+        dict.fromkeys(
+            wire
+            for region in term.regions
+            if any(axis in {one.name for one in term.wires[load].axes} for load in (*region.loads, *region.stores))
+            for wire in region.loads
+            if axis not in {one.name for one in term.wires[wire].axes}
+        )
+    )
