@@ -179,3 +179,10 @@ def test_the_network_gathers_for_a_group_and_merges_a_stream():
         flash.network(d=2)
     with pytest.raises(DiagkitError, match="one axis at a time"):
         flash.network(q=2, x=2)
+
+
+def test_the_table_over_a_picture_has_rows_for_every_level():
+    rows = cost.columns(matmul().group(level=2, a="w_a", c="w_c"))
+    assert [(row.name, row.level) for row in rows[:4]] == [("H", 0), ("M", 1), ("H", 1), ("M", 2)]
+    assert set(rows[2].cells) == {("load", 0, 2), ("store", 0, 2)}
+    assert sum(rows[0].cells.values()) == cost.transfers(matmul()).total()

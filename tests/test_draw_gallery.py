@@ -186,6 +186,17 @@ def tiled_matmul() -> dk.Diagram:
     )
 
 
+def two_levels() -> Term:
+    return derive.group(
+        derive.group(derive.stream(examples.attention().replace(levels=FUSED), x="s_x"), q="g_q"), level=2, q="w_q"
+    )
+
+
+def two_levels_matmul() -> Term:
+    term = derive.stream(derive.group(examples.matmul(), a="g_a", c="g_c"), b="s_b")
+    return derive.stream(derive.group(term, level=2, a="w_a", c="w_c"), level=2, b="u_b")
+
+
 def flash_table() -> Table:
     q, x, d, g, s = map(size, ["q", "x", "d", "g_q", "s_x"])
     return Table(
@@ -221,6 +232,8 @@ GALLERY: dict[str, Callable[[], tuple[Term, Table | None]]] = {
     "own mask": lambda: (own_mask(), None),
     "matmul": lambda: (examples.matmul(), None),
     "tiled matmul": lambda: (tiled_matmul(), None),
+    "two levels": lambda: (two_levels(), None),
+    "two levels, matmul": lambda: (two_levels_matmul(), None),
     "layer norm": lambda: (normed("LayerNorm"), None),
     "rms linear": lambda: (normed("RMSNorm"), None),
     "rms linear, given": lambda: (normed("RMSNorm", learned=False), None),
@@ -241,7 +254,18 @@ GALLERY: dict[str, Callable[[], tuple[Term, Table | None]]] = {
     "sympy names": lambda: (sympy_names(), None),
     "transformer": lambda: (examples.transformer(2), None),
 }
-KEPT = ("attention", "tiled", "flash", "heads", "causal", "mlp", "materialised", "odd", "rms linear, streamed")
+KEPT = (
+    "attention",
+    "tiled",
+    "flash",
+    "heads",
+    "causal",
+    "mlp",
+    "materialised",
+    "odd",
+    "rms linear, streamed",
+    "two levels, matmul",
+)
 
 
 @pytest.mark.parametrize("name", GALLERY)
@@ -296,3 +320,13 @@ def test_gallery_is_wide() -> None:
 def test_a_mask_is_drawn_as_what_it_hides(rule: Callable[..., dk.Node], shape: str) -> None:
     term = scored(lambda S, q, x: dk.masked(S, rule(dk.index(q), dk.index(x)), name="M"), "masked")
     assert next(column.style for column in draw.plan(term).columns if column.glyph == "mask") == shape
+
+
+def test_levels_have_their_colours_a_graph_and_a_dotted_sub_loop() -> None:
+    scene = draw.scene(two_levels_matmul())
+    roles = {mark.role for mark in scene.marks}
+    assert {"wire-0", "wire-1", "wire-2", "solid-2", "subloop"} <= roles
+    words = ["".join(run.text for run in line.runs) for line in scene.words]
+    assert any("sub-loop" in said and "in turn" in said for said in words)
+    assert any("ℓ2 register" in said for said in words)
+    assert "subloop" not in {mark.role for mark in draw.scene(tiled_matmul()).marks}

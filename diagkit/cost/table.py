@@ -10,15 +10,17 @@ import sympy
 
 from diagkit.cost.exact import relax
 from diagkit.cost.kernel import Kernel, kernels
-from diagkit.cost.memory import memory
+from diagkit.cost.levels import level_memory
+from diagkit.cost.memory import Memory
 from diagkit.cost.transfers import kernel_transfers
 from diagkit.cost.upper import largest
 from diagkit.cost.visits import visited
 from diagkit.cost.work import UNITS, work
-from diagkit.term import Term, flatten
+from diagkit.term import Term, at_level, depth, flatten
 
-Key = str | tuple[str, int]
-"""A column of the picture: the name of a box, or ("load", n) and ("store", n) of kernel number n."""
+Key = str | tuple[str, int] | tuple[str, int, int]
+"""A column of the picture: the name of a box, or ("load", n) and ("store", n) of kernel number n; with a
+third entry, the level (2 and up) into or out of which is loaded or stored."""
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,18 @@ def columns(term: Term, *, relaxed: bool = False) -> tuple[CostRow, ...]:
     of work that occurs ("tensor" in FLOP, "fma" and "special" in operations); the total of M is the peak.
 
     Several primitives in one column (a block, a streamed box) add up their work; memory takes the most.
-    With `relaxed`, ceilings are dropped.
+    With `relaxed`, ceilings are dropped. Where labels speak of more levels there are rows H and M for each;
+    H between fast levels is that of tiles that fit into those above (`level_transfers` has the rest).
 
     >>> from diagkit.ops import array, axes, exp, trace
     >>> Y = exp(array("X", axes("q")), name="Y")
     >>> [(row.name, dict(row.cells)) for row in columns(Term(*trace([Y])))][0]
     ('H', {('load', 0): q, ('store', 0): q})
     """
-    cut = kernels(term)
-    rows = (_moved(cut), _held(term, cut), *_done(term, cut))
+    held, deepest = level_memory(term), depth(term)
+    cuts = {level: kernels(at_level(term, level)) for level in range(1, deepest + 1)}
+    pairs = ((_moved(cut, level), _held(held[level], cut, level)) for level, cut in cuts.items())
+    rows = (*(row for pair in pairs for row in pair), *_done(at_level(term, deepest), cuts[deepest], deepest))
     return tuple(_relaxed(row) for row in rows) if relaxed else rows
 
 
@@ -60,27 +65,32 @@ def _relaxed(row: CostRow) -> CostRow:
     return CostRow(row.name, row.unit, row.level, cells, relax(row.total))
 
 
-def _moved(cut: tuple[Kernel, ...]) -> CostRow:
+def _moved(cut: tuple[Kernel, ...], level: int) -> CostRow:
     parts: dict[Key, list[Any]] = {}
     for kernel in cut:
         for key, amount in kernel_transfers(kernel):
-            parts.setdefault(("load" if key.target else "store", kernel.number), []).append(amount)
+            parts.setdefault(_crossing("load" if key.target else "store", kernel.number, level), []).append(amount)
     cells = {key: sympy.Add(*amounts) for key, amounts in parts.items()}
-    return CostRow("H", "elements", 0, cells, sympy.Add(*cells.values()))
+    return CostRow("H", "elements", level - 1, cells, sympy.Add(*cells.values()))
 
 
-def _held(term: Term, cut: tuple[Kernel, ...]) -> CostRow:
-    held = memory(term)
+def _crossing(kind: str, number: int, level: int) -> Key:
+    """The column of a load or store of a kernel at a level."""
+    return (kind, number) if level == 1 else (kind, number, level)
+
+
+def _held(held: Memory, cut: tuple[Kernel, ...], level: int) -> CostRow:
     place = {kernel.number: column_of(kernel) for kernel in cut}
     parts: dict[Key, list[Any]] = {}
     for (number, name), amount in held.columns().items():
-        key = place[number].get(name) or (name.rstrip("'"), number)
+        kind = "load" if name == "chunk" else name.rstrip("'")
+        key = place[number].get(name) or _crossing(kind, number, level)
         parts.setdefault(key, []).append(amount)
     cells = {key: largest(amounts) for key, amounts in parts.items()}
-    return CostRow("M", "elements", 1, cells, held.peak())
+    return CostRow("M", "elements", level, cells, held.peak())
 
 
-def _done(term: Term, cut: tuple[Kernel, ...]) -> list[CostRow]:
+def _done(term: Term, cut: tuple[Kernel, ...], level: int) -> list[CostRow]:
     place = {kernel.number: column_of(kernel) for kernel in cut}
     parts: dict[str, dict[Key, list[Any]]] = {unit: {} for unit in UNITS}
     for key, amount in work(term).items():
@@ -88,7 +98,9 @@ def _done(term: Term, cut: tuple[Kernel, ...]) -> list[CostRow]:
     rows = []
     for unit, found in parts.items():
         cells = {key: sympy.Add(*amounts) for key, amounts in found.items()}
-        rows.append(CostRow(unit, "FLOP" if unit == "tensor" else "operations", 1, cells, sympy.Add(*cells.values())))
+        rows.append(
+            CostRow(unit, "FLOP" if unit == "tensor" else "operations", level, cells, sympy.Add(*cells.values()))
+        )
     return [row for row in rows if row.cells]
 
 

@@ -8,8 +8,8 @@ from diagkit import cost, draw
 from diagkit.term import Term
 
 NAMES: dict[str, str] = {
-    "H": "H ℓ0↔ℓ1, elements",
-    "M": "M ℓ1, elements",
+    "H": "H ℓ{level}↔ℓ{below}, elements",
+    "M": "M ℓ{level}, elements",
     "tensor": "tensor, FLOP",
     "fma": "fma, operations",
     "special": "special, operations",
@@ -34,4 +34,5 @@ def _row(term: Term, row: cost.CostRow, shown: set[Any]) -> draw.Row:
             column = term.regions[key[1]].boxes[-1]
             cells[column] = cells.get(column, 0) + cell
     brief = {key: cost.short(cell) for key, cell in cells.items()}
-    return draw.Row(NAMES[row.name], row.level, brief, cost.short(row.total))
+    name = NAMES[row.name].format(level=row.level, below=row.level + 1)
+    return draw.Row(name, row.level, brief, cost.short(row.total))

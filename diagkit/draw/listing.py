@@ -8,7 +8,7 @@ from typing import Any
 from diagkit.draw.fonts import clean
 from diagkit.draw.table import Table
 from diagkit.draw.wording import axes_words
-from diagkit.term import LEVEL_NAMES, Term
+from diagkit.term import LEVEL_NAMES, Label, Term, depth
 
 HEAD = ("box", "kind", "reads", "makes", "level")
 
@@ -30,10 +30,19 @@ def listing(term: Term, table: Table | None = None) -> str:
     rows = [heads] + [_row(term, box, table, heads) for box in term.boxes]
     lines = [clean(term.name), "inputs   " + (", ".join(clean(_input(term, a)) for a in term.inputs) or "none")]
     lines += _aligned(rows) if term.boxes else []
-    lines += [f"{label.kind:<8} {clean(label.axis)} in tiles of {label.tile}" for label in term.labels]
+    lines += [f"{label.kind:<8} {clean(label.axis)} in tiles of {label.tile}{at(label)}" for label in term.labels]
     lines += [f"carried  {_carried(form)}" for form in term.forms]
     lines += [f"total    {row.name}: {row.total}" for row in (table.rows if table else ()) if row.total is not None]
     return "\n".join([*lines, "results  " + clean(", ".join(term.outputs))])
+
+
+def at(label: Label) -> str:
+    """Where a label holds, unless it is the level that all have.
+
+    >>> at(Label("group", "q", 8)), at(Label("group", "q", 8, level=2))
+    ('', ' at level 2')
+    """
+    return f" at level {label.level}" if label.level > 1 else ""
 
 
 def _any(term: Term, cells: Any) -> bool:
@@ -51,7 +60,8 @@ def _carried(form: Any) -> str:
 
 def _row(term: Term, box: Any, table: Table | None, heads: Sequence[str]) -> tuple[str, ...]:
     wire = term.wires[box.name]
-    level = "made where read" if wire.virtual else LEVEL_NAMES[term.level(box.name)]
+    own = term.level(box.name)
+    level = "made where read" if wire.virtual else LEVEL_NAMES[max(own, depth(term)) if own else 0]
     kind = getattr(box, "title", box.kind)
     cells = [str(row.cells.get(box.name, "")) for row in (table.rows if table else ()) if row.name in heads]
     return tuple(clean(text) for text in (box.name, kind, ", ".join(box.inputs), axes_words(wire), level, *cells))

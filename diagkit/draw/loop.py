@@ -180,11 +180,29 @@ def _unfolded(loop: Unfolded, sheet: Sheet) -> tuple[Pen, float, float]:
     inner, right, y = Pen(), 0.0, -10.0
     if loop.first is not None:
         right, y = _section(inner, loop, loop.first, sheet, SECTIONS[0], (right, y), {})
+    top = y
     right, y = _section(inner, loop, loop.step, sheet, SECTIONS[1] if loop.first else "", (right, y), loop.starts)
+    right, y = _dotted(inner, loop, sheet, (top, right, y)) if sheet.deepest > 1 else (right, y)
     right, y = _back(inner, loop, right, y)
     if loop.last is not None:
         right, y = _ending(inner, loop, loop.last, sheet, (right, y))
     return inner, right, y
+
+
+def _dotted(pen: Pen, loop: Unfolded, sheet: Sheet, at: tuple[float, float, float]) -> tuple[float, float]:
+    """The sub-loop: a dotted box round what is done to a part of the chunk, and what the parts are."""
+    top, right, low = at
+    axis, deepest = loop.form.axis, sheet.deepest
+    cut = [(name, sheet.tile(loop.number, name, deepest)) for name in sheet.named(loop.number, deepest)]
+    said = roman("sub-loop: ")
+    for place, (name, tile) in enumerate(sorted(cut, key=lambda pair: pair[0] == axis)):
+        kind = " in turn" if name == axis else " at once"
+        said += roman(", " if place else "") + tile + roman(" of ")
+        said += (sheet.tile(loop.number, name, deepest - 1) or name_runs(name)) + roman(kind)
+    right = max(right, LEFT + runs_width(said, 12) + 16)
+    pen.draw("line", rectangle((LEFT - 8, top + 6, right - 2, low + 20), 6), "subloop", "subloop")
+    pen.say(joined(said), LEFT, low + 14, 12, "note", "start")
+    return right, low + 34
 
 
 def _wrapped(pen: Pen) -> bool:
@@ -260,7 +278,8 @@ def _section(
 ) -> tuple[float, float]:
     """One section: its heading, then its diagram, all of it in fast memory."""
     right, y = at
-    inside = replace(loop_plan(piece, loop.number, starts), tiles=sheet.plain_tiles(), barred=sheet.barred)
+    made = loop_plan(piece, loop.number, starts, sheet.deepest)
+    inside = replace(made, tiles=sheet.plain_tiles(), barred=sheet.barred)
     pen.say(roman(head, bold=True), LEFT, y + 16, HEAD, "note", "start", SANS)
     y += 20 if head else 4
     wide, low = draw_lines(pen, inside, set_table(None, inside.columns, ()), y, UNFOLDED, ruled=False)

@@ -14,13 +14,14 @@ from diagkit.draw.wording import column_words
 from diagkit.term import Box, Map, Reduce, Term, names
 
 
-def loop_plan(term: Term, number: int, starts: Mapping[str, Any]) -> Sheet:
-    """The sheet of one section of a stream: all of it in the fast memory of region `number`. `starts`
-    are the values that the state begins with."""
+def loop_plan(term: Term, number: int, starts: Mapping[str, Any], level: int = 1) -> Sheet:
+    """The sheet of one section of a stream: all of it in the fast memory (that of `level`) of region
+    `number`. `starts` are the values that the state begins with."""
     planner = Planner(term)
+    planner.deepest = level
     notes = {name: roman("from ") + formula(value) for name, value in starts.items()}
     sources = tuple(
-        Source((a.name, number), names(a.axes), 1, notes.get(a.name, ()), source_name(a.name), a.name in starts)
+        Source((a.name, number), names(a.axes), level, notes.get(a.name, ()), source_name(a.name), a.name in starts)
         for a in term.inputs
     )
     inside = inside_maps(term)

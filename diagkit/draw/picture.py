@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from diagkit.draw.fonts import SANS, clean, fit
 from diagkit.draw.layout import LEFT, WIDEST, draw_lines
+from diagkit.draw.levelgraph import draw_graph
+from diagkit.draw.listing import at
 from diagkit.draw.loop import draw_loops
 from diagkit.draw.pen import LAYERS, Pen
 from diagkit.draw.plan import Sheet, plan
@@ -12,7 +14,7 @@ from diagkit.draw.scene import Runs, Scene, polyline, runs_width
 from diagkit.draw.table import Table, set_table
 from diagkit.draw.typeset import joined, name_runs, roman
 from diagkit.draw.wording import axes_words, column_words
-from diagkit.term import LEVEL_NAMES, Term
+from diagkit.term import LEVEL_NAMES, Term, depth
 
 HEADLINE = 14.0
 
@@ -58,7 +60,7 @@ def description(term: Term) -> str:
     """The picture in words: arrays, boxes, results, labels."""
     arrays = ", ".join(f"{array.name}{axes_words(term.wires[array.name])}" for array in term.inputs) or "none"
     boxes = "; ".join(column_words(box, term.wires) for box in term.boxes) or "none"
-    labels = "; ".join(f"{label.kind} {label.axis} in tiles of {label.tile}" for label in term.labels)
+    labels = "; ".join(f"{label.kind} {label.axis} in tiles of {label.tile}{at(label)}" for label in term.labels)
     said = f"Arrays: {arrays}. Boxes, left to right: {boxes}. Results: {', '.join(term.outputs)}."
     return said + (f" Labels: {labels}." if labels else "")
 
@@ -68,7 +70,9 @@ def _legend(pen: Pen, term: Term, sheet: Sheet, right: float, low: float) -> tup
     if not is_labelled(term):
         return right, low
     x, y, room = LEFT, low + 14, max(right, 420.0)
-    for level in sorted({0, 1} | {column.level for column in sheet.columns}):
+    if depth(term) > 1:
+        x, y = draw_graph(pen, term, y)
+    for level in () if depth(term) > 1 else sorted({0, 1} | {column.level for column in sheet.columns}):
         runs = roman(f"ℓ{level} {LEVEL_NAMES[level]} memory" if level < 2 else f"ℓ{level} {LEVEL_NAMES[level]}s")
         wide = 32 + runs_width(runs, 11, SANS) + 26
         x, y = (LEFT, y + 20) if x + wide > room else (x, y)
@@ -84,10 +88,14 @@ def _legend(pen: Pen, term: Term, sheet: Sheet, right: float, low: float) -> tup
 
 
 def _meanings(term: Term) -> list[Runs]:
-    kinds = {label.kind for label in term.labels}
-    said = []
-    if "group" in kinds:
-        said.append(name_runs("g") + roman(": group (tile)"))
-    if "stream" in kinds:
-        said.append(name_runs("s") + roman(": stream (loop)"))
-    return [joined(runs) for runs in said]
+    kinds = {(label.kind, min(label.level, 2)) for label in term.labels}
+    return [joined(name_runs(letter) + roman(f": {said}")) for kind, letter, said in _LETTERS if kind in kinds]
+
+
+_LETTERS = (
+    (("group", 1), "g", "group (tile)"),
+    (("stream", 1), "s", "stream (loop)"),
+    (("group", 2), "w", "tile inside a tile"),
+    (("stream", 2), "u", "sub-loop"),
+)
+"""What labels are called by default, and what that says."""

@@ -15,11 +15,13 @@ from diagkit.draw.roles import barred_axes, hidden_weights, is_labelled
 from diagkit.draw.scene import Runs
 from diagkit.draw.typeset import formula, name_runs, raised, roman, short_name, source_name
 from diagkit.draw.wording import column_words
-from diagkit.term import Box, Term, names
+from diagkit.term import Box, Term, depth, names
 
 Key = tuple[str, int]
 """A wire in one place: its name and the region it lives in, -1 being global memory."""
 GLOBAL = -1
+PASSING = 1_000_000
+"""Added to a region's number, times the level: a wire on its way through a level above that of the boxes."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,18 @@ class Sheet:
 
     def tile(self, region: int, axis: str, level: int = 1) -> Runs:
         """What a label makes of an axis in a region, at a level or at the nearest slower one; else nothing."""
+        region = region if region == GLOBAL else region % PASSING
         levels = [at for number, name, at in self.tiles if (number, name) == (region, axis) and at <= level]
         return self.tiles[region, axis, max(levels)] if levels else ()
+
+    @property
+    def deepest(self) -> int:
+        """The fastest level that the tiles speak of: there boxes run."""
+        return max((level for *_, level in self.tiles), default=1)
+
+    def named(self, region: int, level: int) -> tuple[str, ...]:
+        """The axes that have a tile of their own at a level."""
+        return tuple(axis for number, axis, at in self.tiles if (number, at) == (region, level))
 
     def plain_tiles(self) -> dict[tuple[int, str, int], Runs]:
         """The tiles without what divides them."""
@@ -97,6 +109,7 @@ class Planner:
         self.term = term
         self.hidden = hidden_weights(term)
         self.shown = is_labelled(term)
+        self.deepest = depth(term)
 
     def sheet(self) -> Sheet:
         """The whole diagram: arrays, columns, results, tiles."""
@@ -129,20 +142,26 @@ class Planner:
                 yield from (self.column(self.term.box(name), GLOBAL) for name in region.stores)
                 continue
             loads = tuple(wire for wire in region.loads if not self.term.wires[wire].virtual)
-            if loads:
-                yield self._transfer("load", loads, number)
+            for level in range(1, self.deepest + 1) if loads else ():
+                yield self._transfer("load", loads, number, level)
             yield from (self.column(self.term.box(name), number) for name in made)
-            yield self._transfer("store", region.stores, number)
+            for level in range(self.deepest, 0, -1):
+                yield self._transfer("store", region.stores, number, level)
 
-    def _transfer(self, kind: str, wires: tuple[str, ...], number: int) -> Column:
-        here, there = (GLOBAL, number) if kind == "load" else (number, GLOBAL)
+    def _transfer(self, kind: str, wires: tuple[str, ...], number: int, level: int) -> Column:
+        """A crossing between `level` and the level above it."""
+        ends = self._place(number, level - 1), self._place(number, level)
+        here, there = ends if kind == "load" else ends[::-1]
         reads, makes = tuple((w, here) for w in wires), tuple((w, there) for w in wires)
         axes = {key: names(self.term.wires[key[0]].axes) for key in reads + makes}
-        about = f"{kind}: {', '.join(wires)}"
-        level = 1 if kind == "load" else 0
-        return Column(
-            (kind, number), kind, reads, makes, axes, level=level, region=number, head=roman(kind), about=about
-        )
+        about = f"{kind}: {', '.join(wires)}" + (f", level {level}" if level > 1 else "")
+        key = (kind, number) if level == 1 else (kind, number, level)
+        reached = level if kind == "load" else level - 1
+        return Column(key, kind, reads, makes, axes, level=reached, region=number, head=roman(kind), about=about)
+
+    def _place(self, number: int, level: int) -> int:
+        """Where a wire of a region lives at a level: global, on the way, or where the boxes run."""
+        return GLOBAL if level == 0 else number + (PASSING * level if level < self.deepest else 0)
 
     def _tiles(self, number: int) -> dict[tuple[str, int], Runs]:
         region = self.term.regions[number]
@@ -160,7 +179,7 @@ class Planner:
         drawn = tuple(dict.fromkeys(w for w in box.inputs if w not in self.hidden and not self.term.wires[w].virtual))
         reads, made = tuple((wire, region) for wire in drawn), (box.name, region)
         axes = {key: names(self.term.wires[key[0]].axes) for key in (*reads, made)}
-        level = 0 if region == GLOBAL else max(1, self.term.level(box.name))
+        level = 0 if region == GLOBAL else max(self.deepest, self.term.level(box.name))
         picked = choose(self.term, box, drawn)
         return Column(
             box.name, reads=reads, makes=(made,), axes=axes, level=level, region=region, head=_head(box),
