@@ -174,7 +174,8 @@ def test_rules_are_refused_where_the_bound_is_no_sum_of_powers():
 def test_the_network_gathers_for_a_group_and_merges_a_stream():
     flash, n, sizes = attention(), dk.size("N"), {"q": 8, "x": 6, "d": 4, "N": 3}
     assert flash.network(q="N").moved == {(w, "gather"): x.size * d.size * (n - 1) for w in "KV"}
-    assert flash.network(x="N").total(**sizes) == (8 * 4 + 8 + 8) * 2
+    assert flash.network(x="N").total(**sizes) == (8 * 4 + (8 * 4 + 8 + 8)) * 2
+    assert set(flash.network(x="N").moved) == {("Q", "gather"), *((s.name, "reduce") for s in flash.forms[0].state)}
     with pytest.raises(DiagkitError, match="neither grouped nor streamed"):
         flash.network(d=2)
     with pytest.raises(DiagkitError, match="one axis at a time"):

@@ -14,9 +14,10 @@ from typing import Any
 import sympy
 
 from diagkit.cost.exact import Number, evaluate
+from diagkit.cost.kernel import whole_elements
 from diagkit.cost.optimum import Optimum, optimum
 from diagkit.cost.show import Shown, Table, formula
-from diagkit.term import DiagkitError, LevelGraph, Term, at_level, exact, size
+from diagkit.term import DiagkitError, LevelGraph, Term, at_level, exact, names, size
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,9 +153,17 @@ class LevelOptimum(Shown):
         rows: list[tuple[Any, ...]] = []
         for number, name, best, rate in self.levels:
             tiles = ", ".join(f"{formula(tile)} = {formula(value)}" for tile, value in best.tiles.items())
-            rows.append((f"{number} {name}", tiles, formula(best.transfers), formula(best.transfers / rate)))
+            rows.append(
+                (f"{number} {name}", tiles, formula(best.transfers), formula(_short(best.transfers / rate, rate)))
+            )
         head = ("level", "tiles", "least transfers", "seconds")
-        return Table([head, *rows, ("all", "", "", formula(self.time))])
+        whole = _short(self.time, sympy.Add(*(rate for *_, rate in self.levels)))
+        return Table([head, *rows, ("all", "", "", formula(whole))])
+
+
+def _short(time: Any, rate: Any) -> Any:
+    """A time for reading: four digits where the rates are numbers."""
+    return sympy.N(time, 4) if rate.is_number else time
 
 
 def level_optimum(term: Term, graph: LevelGraph, **options: Any) -> LevelOptimum:
@@ -203,8 +212,8 @@ class Network(Shown):
 def network(term: Term, **devices: Any) -> Network:
     """The network as one more level: one axis shared out over so many devices, ``network(flash, x=8)``.
 
-    Arrays begin and end spread evenly over the devices. An axis that is mapped over is a group at the level
-    above: every array that lacks it is gathered, (devices - 1) times its size in all. An axis that is
+    Arrays begin and end spread evenly over the devices. Every array that lacks the axis is gathered on
+    each, (devices - 1) times its size in all. An axis that is mapped over needs no more. One that is
     streamed leaves a partial state on each device, merged by the stream's own merge: a reduce-scatter of
     the state, (devices - 1) times its size.
 
@@ -218,33 +227,24 @@ def network(term: Term, **devices: Any) -> Network:
     if len(devices) != 1:
         raise DiagkitError("share out one axis at a time", remedy="write for example network(flash, x=8)")
     ((axis, count),) = devices.items()
-    owner, others = term.axis(axis).name, amount(count) - 1
-    form = next((form for form in term.forms if form.axis == owner), None)
-    if form is not None:
-        sizes = {(state.name, "reduce"): sympy.Mul(*(one.size for one in state.axes)) for state in form.state}
-    else:
-        sizes = {(wire, "gather"): _whole(term, wire) for wire in _lacking(term, owner)}
-    return Network(owner, amount(count), {key: elements * others for key, elements in sizes.items()})
-
-
-def _whole(term: Term, wire: str) -> Any:
-    return sympy.Mul(*(axis.size for axis in term.wires[wire].axes))
+    others = amount(count) - 1
+    form = next((form for form in term.forms if form.axis == term.axis(axis).name), None)
+    if form is None and term.label("group", axis) is None:
+        reason = f"axis {axis!r} is neither grouped nor streamed: nothing says how devices would share it"
+        raise DiagkitError(
+            reason, axis=axis, remedy="group it (its parts are independent) or stream it (its parts are merged)"
+        )
+    moved = {(wire, "gather"): whole_elements(term.wires[wire].axes) for wire in _lacking(term, axis)}
+    moved |= {(state.name, "reduce"): whole_elements(state.axes) for state in (form.state if form else ())}
+    return Network(axis, amount(count), {key: elements * others for key, elements in moved.items()})
 
 
 def _lacking(term: Term, axis: str) -> list[str]:
-    """What kernels load that lacks the axis, where the axis may be cut: it has a group label."""
-    if term.label("group", axis) is None:
-        raise DiagkitError(
-            f"axis {axis!r} is neither grouped nor streamed: nothing says how devices would share it",
-            axis=axis,
-            remedy="group it (its parts are independent) or stream it (its parts are merged)",
-        )
-    return list(
-        dict.fromkeys(
-            wire
-            for region in term.regions
-            if any(axis in {one.name for one in term.wires[load].axes} for load in (*region.loads, *region.stores))
-            for wire in region.loads
-            if axis not in {one.name for one in term.wires[wire].axes}
-        )
-    )
+    """What kernels that carry the axis load without it."""
+    found: dict[str, None] = {}
+    for region in term.regions:
+        loads = [wire for wire in region.loads if axis not in names(term.wires[wire].axes)]
+        carried = (*(box.name for box in term.primitives(region)), *region.loads)
+        if any(axis in names(term.wires[wire].axes) for wire in carried):
+            found |= dict.fromkeys(loads)
+    return list(found)

@@ -20,6 +20,7 @@ from diagkit.program.execute import Run, Walk
 from diagkit.program.meter import Key, Meter
 from diagkit.program.nest import Kernel, Load, Statement, Store
 from diagkit.program.show import table_html, table_text
+from diagkit.term import FORMATS
 
 Piece = tuple[int, int, int]
 """First position, extent, how often."""
@@ -251,15 +252,22 @@ class ArrayTile(Tile, Run):
 @dataclass(frozen=True, repr=False)
 class LevelCount:
     """What a program on several levels moved and held: `transfers` in elements by (array, from level, to
-    level, kind); `peaks` by level, the most elements that one memory of it held; `flops` of contractions."""
+    level, kind); `formats` of the arrays; `peaks` by level, the most elements that one memory of it held;
+    `flops` of contractions."""
 
     transfers: dict[Key, int]
+    formats: dict[str, str]
     peaks: dict[int, int]
     flops: int
 
     def between(self, level: int) -> dict[Key, int]:
         """What crossed between `level` - 1 and `level`."""
         return {key: n for key, n in self.transfers.items() if max(key[1], key[2]) == level}
+
+    def total_bytes(self, level: int) -> float:
+        """Bytes that crossed between `level` - 1 and `level`, by the format of each array."""
+        bits = sum(n * FORMATS[self.formats[key[0]]] for key, n in self.between(level).items())
+        return bits // 8 if bits % 8 == 0 else bits / 8
 
     def __repr__(self) -> str:
         return table_text(self._rows())
@@ -312,7 +320,7 @@ def _run(nest: Nest, root: Tile) -> None:
 
 
 def _counted(tally: Tally) -> LevelCount:
-    return LevelCount(dict(tally.moved), dict(sorted(tally.peaks.items())), tally.flops)
+    return LevelCount(dict(tally.moved), dict(tally.formats), dict(sorted(tally.peaks.items())), tally.flops)
 
 
 def _none_yet(tally: Tally, nest: tuple[Kernel, ...], statement: Statement) -> None:
