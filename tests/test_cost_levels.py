@@ -6,9 +6,10 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import masked_streams
 
 import diagkit as dk
-from diagkit import cost, machine
+from diagkit import cost, derive, machine
 from diagkit.program import nested
 from diagkit.term import DiagkitError, InputError, Level, LevelGraph
 
@@ -60,6 +61,8 @@ def test_under_a_mask_tiles_that_divide_are_exact_and_others_are_refused():
     assert nested(flash, **sizes).count().transfers == cost.level_transfers(flash).at(**sizes)
     with pytest.raises(InputError, match="must divide"):
         cost.level_transfers(flash).at(**sizes | {"w_q": 5})
+    with pytest.raises(InputError, match="must divide"):
+        cost.level_transfers(flash).between(2).bytes().total(**sizes | {"u_x": 4})
 
 
 def test_bytes_and_levels_of_transfers_are_views_of_the_same_map():
@@ -187,3 +190,16 @@ def test_the_table_over_a_picture_has_rows_for_every_level():
     assert [(row.name, row.level) for row in rows[:4]] == [("H", 0), ("M", 1), ("H", 1), ("M", 2)]
     assert set(rows[2].cells) == {("load", 0, 2), ("store", 0, 2)}
     assert sum(rows[0].cells.values()) == cost.transfers(matmul()).total()
+
+
+@settings(max_examples=60, deadline=None)
+@given(masked_streams(), st.sampled_from([1, 2, 3]), st.sampled_from([1, 2, 3]))
+def test_masks_at_two_levels_are_counted_where_tiles_divide(case, parts, pieces):
+    term, sizes = case.term, dict(case.sizes)
+    for label in case.term.labels:
+        inner = {label.axis: f"inner_{label.axis}"}
+        term = (derive.group if label.kind == "group" else derive.stream)(term, level=2, **inner)
+        cut = parts if label.kind == "group" else pieces
+        sizes[str(label.tile)] *= cut
+        sizes[f"inner_{label.axis}"] = sizes[str(label.tile)] // cut
+    assert nested(term, **sizes).count().transfers == cost.level_transfers(term).at(**sizes)

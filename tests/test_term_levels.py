@@ -59,6 +59,7 @@ def test_steps_of_level_two_are_replayed_and_taken_off(flash):
     assert flash.replay(nested.derivation) == nested
     assert eval(repr(nested), {**vars(dk)}) == nested
     assert nested.ungroup("q").unstream("x") == flash
+    assert "group q in tiles of w_q at level 2" in str(flash.diff(nested))
 
 
 def test_a_tile_lies_inside_the_tile_above(flash):

@@ -7,7 +7,7 @@ loaded and stored. Source: arXiv 2412.03317, sections 2.2 (levels) and 4.2 (seve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -83,21 +83,29 @@ class LevelTransfers(Transfers):
 
     dividing: tuple[tuple[Any, Any], ...] = ()
 
-    def between(self, level: int) -> Transfers:
+    def between(self, level: int) -> LevelTransfers:
         """What crosses between `level` - 1 and `level`, both ways."""
         amounts = tuple((key, amount) for key, amount in self.amounts if max(key.source, key.target) == level)
         group = tuple((key, amount) for key, amount in self.one_group if max(key.source, key.target) == level)
-        return Transfers(amounts, group, self.formats, self.unit)
+        return replace(self, amounts=amounts, one_group=group)
+
+    def total(self, **sizes: Any) -> Any:
+        """The sum over everything that moves: a formula, or a number at `sizes`; refused as `at` is."""
+        self._check(sizes)
+        return super().total(**sizes)
 
     def at(self, **sizes: Any) -> dict[Transfer, Number]:
         """Each amount as a plain number; an InputError where a mask needs tiles that divide and they do not."""
-        for outer, inner in self.dividing:
+        self._check(sizes)
+        return super().at(**sizes)
+
+    def _check(self, sizes: Mapping[str, Any]) -> None:
+        for outer, inner in self.dividing if sizes else ():
             if evaluate(outer, sizes) % evaluate(inner, sizes):
                 raise InputError(
                     f"under a mask a tile of {inner} must divide that of {outer} above it",
                     remedy="count these sizes with the program, or give tiles that divide",
                 )
-        return super().at(**sizes)
 
 
 def level_transfers(term: Term) -> LevelTransfers:
@@ -139,7 +147,8 @@ def _dividing(term: Term) -> Iterator[tuple[Any, Any]]:
 
 def level_work(term: Term) -> Work:
     """The operations of one run at the tiles of the innermost level, which is where things are computed:
-    what its tiles do again each time is counted each time.
+    what its tiles do again each time is counted each time. Under a mask this is that of tiles that divide
+    those above them.
 
     >>> import diagkit as dk
     >>> a, b, c, e = dk.axes("a b c e")

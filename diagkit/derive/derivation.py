@@ -181,7 +181,8 @@ class Difference:
 
 def _label(label: Label) -> str:
     multiple = "" if label.multiple == ONE else f", a multiple of {label.multiple}"
-    return f"{label.kind} {label.axis} in tiles of {label.tile}{multiple}"
+    level = f" at level {label.level}" if label.level > 1 else ""
+    return f"{label.kind} {label.axis} in tiles of {label.tile}{multiple}{level}"
 
 
 def diff(before: Term, after: Term) -> Difference:

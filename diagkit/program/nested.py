@@ -152,14 +152,19 @@ def _loop(nest: Nest, level: int, indent: int) -> Iterator[Line]:
     if loop is None:
         return
     (head,) = lines(kernel, (replace(loop, body=()),), indent)
-    inner = f"for {_at(loop.axis, level)} in {_at(loop.axis, level - 1)} by {loop.tile}:"
-    yield head if level == 1 else Line(indent, inner, "", f"parts of a chunk of {loop.axis}, in order")
+    yield head if level == 1 else _inner(head, loop.axis, level)
     if not nest[1:]:
         yield from _said(kernel, loop.body, level, indent + 1)
         return
     yield from _said(kernel, (one for one in loop.body if isinstance(one, Load)), level, indent + 1)
     yield from _below(nest, level, indent + 1, "loop")
     yield from _said(kernel, (one for one in loop.body if isinstance(one, Store)), level, indent + 1)
+
+
+def _inner(head: Line, axis: str, level: int) -> Line:
+    """The head of a sub-loop: it runs through the chunk that the level above holds."""
+    text = head.text.replace("_tile", f"_tile{level}").replace(f" in {axis}", f" in {_at(axis, level - 1)}", 1)
+    return replace(head, text=text, origin=f"parts of a chunk of {axis}, in order")
 
 
 def _finish(nest: Nest, level: int, indent: int) -> Iterator[Line]:
