@@ -249,7 +249,6 @@ def refused(O, match, error=FormatError, **sizes):
 def test_what_blocks_cannot_hold_is_refused_by_name():
     X = dk.array("X", x)
     assert refused(dk.array("X", x, dtype="fp64") * 2, "hold no fp64, the format of 'X'", x=4).box == "X"
-    refused(dk.cast(X, "int4"), "hold no int4", x=4)
     shifted = dk.view(X, {"x": coordinate("x") + 1}, (x,))
     assert "numba" in refused(shifted, "cannot gather the view", x=4).remedy
     assert refused(X * 2, "a block of 2097152 elements .x 2097152. for 'X'", x=2**21).axis == "x"

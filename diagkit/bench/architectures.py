@@ -10,7 +10,7 @@ from diagkit.term import FormatError, InputError
 
 _WARP = {"fp16": "HMMA", "bf16": "HMMA", "tf32": "HMMA", "int8": "IMMA"}
 _GROUP = {"fp16": "HGMMA", "bf16": "HGMMA", "tf32": "HGMMA", "fp8e4m3": "QGMMA", "fp8e5m2": "QGMMA", "int8": "IGMMA"}
-_BLOCK = {kind: f"UTC{name[0]}MMA" for kind, name in _GROUP.items()}
+_BLOCK = {kind: f"UTC{name[0]}MMA" for kind, name in _GROUP.items()} | {"int8": "IMMA"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ ARCHITECTURES: dict[str, Architecture] = {
         Architecture("sm_100", "B200", (), _BLOCK),
     )
 }
-"""By name. Triton gives sm_75 no matrix instructions."""
+"""By name. Triton gives sm_75 no matrix instructions, and int8 on sm_100 those of single warps."""
 
 
 def architecture(name: str) -> Architecture:

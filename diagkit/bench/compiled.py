@@ -32,6 +32,7 @@ TYPES: dict[str, str] = {
     "int64": "i64",
     "int32": "i32",
     "int8": "i8",
+    "int4": "i8",
     "bool": "i1",
 }
 """Triton's short name for each number format."""

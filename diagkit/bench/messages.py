@@ -95,6 +95,7 @@ TORCH: dict[str, str] = {
     "int64": "int64",
     "int32": "int32",
     "int8": "int8",
+    "int4": "int8",
     "bool": "bool",
 }
 """torch's type for each number format."""

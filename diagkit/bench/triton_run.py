@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from diagkit.bench.architectures import check_formats, check_shared, nearest
-from diagkit.bench.launch import Key, Launch
+from diagkit.bench.launch import Key, Launch, packed, unpacked
 from diagkit.bench.messages import TORCH, Request, Tensor, saturated
 from diagkit.bench.worker import Worker, interpreter
 from diagkit.codegen import Entry, Source, source
@@ -153,13 +153,15 @@ class _Interpreted:
             request = Request(path, entry.function, tuple(tensors), len(entry.stores), tuple(numbers), shape)
             reply = self.worker.run(request, self.timeout_s)
             for wire, value in zip(entry.stores, reply.outputs, strict=True):
-                self.memory[wire][...] = value
+                self.memory[wire][...] = unpacked(value) if kernel.wire[wire].dtype == "int4" else value
             self._count(kernel, entry, reply.moved)
 
         return call
 
     def _tensor(self, kernel: Kernel, wire: str) -> Tensor:
         value, dtype = self.memory[wire], kernel.wire[wire].dtype
+        if dtype == "int4":
+            value = packed((value.astype(np.int8) + 8) % 16 - 8).view(np.int8)
         strides = tuple(step // value.itemsize for step in value.strides)
         if min(strides, default=0) < 0 or any(step % value.itemsize for step in value.strides):
             value = value.copy(order="C")
@@ -170,7 +172,8 @@ class _Interpreted:
         traffic = {s.wire: s.traffic for s in kernel.statements if isinstance(s, Load | Store)}
         for wire, (loaded, stored) in zip((*entry.loads, *entry.stores), moved, strict=True):
             key = (wire, 0, 1, traffic[wire]) if wire in entry.loads else (wire, 1, 0, traffic[wire])
-            self.moved[key] = self.moved.get(key, 0) + loaded + stored
+            each = 2 if kernel.wire[wire].dtype == "int4" else 1
+            self.moved[key] = self.moved.get(key, 0) + each * (loaded + stored)
 
 
 @dataclass
@@ -181,6 +184,7 @@ class _Gpu:
     sizes: Mapping[str, int]
     memory: dict[str, Any] = field(default_factory=dict)
     moved: dict[Key, int] = field(default_factory=dict)
+    pairs: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         import torch
@@ -195,12 +199,17 @@ class _Gpu:
         import torch
 
         torch.cuda.synchronize()
+        for wire, pairs in self.pairs.items():
+            self.memory[wire].copy_(torch.from_numpy(unpacked(pairs.cpu().numpy())))
 
     def take(self, name: str, value: Any) -> Any:
         """The array on the GPU, in the format of its wire, strides kept where there is nothing to convert."""
         import torch
 
         wire = self.program.term.wires[name]
+        if wire.dtype == "int4":
+            codes = value if isinstance(value, np.ndarray) else value.detach().cpu().numpy()
+            return torch.from_numpy(packed(codes).view(np.int8)).to(DEVICE)
         if isinstance(value, np.ndarray):
             negative = min(value.strides, default=0) < 0
             value = torch.from_numpy(value.copy(order="C") if negative else value)
@@ -214,7 +223,10 @@ class _Gpu:
         for wire in entry.stores:
             shape, dtype = _shape(kernel, wire, self.sizes), getattr(torch, TORCH[kernel.wire[wire].dtype])
             self.memory[wire] = torch.empty(shape, dtype=dtype, device=DEVICE)
-        tensors = [self.memory[wire] for wire in (*entry.loads, *entry.stores)]
+            if kernel.wire[wire].dtype == "int4":
+                pairs = (*shape[:-1], shape[-1] // 2)
+                self.pairs[wire] = torch.full(pairs, -120, dtype=torch.int8, device=DEVICE)
+        tensors = [self.pairs.get(wire, self.memory[wire]) for wire in (*entry.loads, *entry.stores)]
         numbers = parameters(entry, kernel, self.sizes, [tuple(tensor.stride()) for tensor in tensors])
         function, shape = getattr(_module(text), entry.function), grid(kernel, self.sizes)
         options = dict(entry.options)
@@ -250,7 +262,9 @@ def _shape(kernel: Kernel, wire: str, sizes: Mapping[str, int]) -> tuple[int, ..
 def _host_type(dtype: str) -> Any:
     """numpy's type for an array that comes back: fp32 for floats that numpy lacks."""
     return np.dtype(
-        {"bool": "bool", "fp16": "float16", "fp64": "float64"}.get(dtype, dtype if "int" in dtype else "float32")
+        {"bool": "bool", "int4": "int8", "fp16": "float16", "fp64": "float64"}.get(
+            dtype, dtype if "int" in dtype else "float32"
+        )
     )
 
 

@@ -16,7 +16,7 @@ import sympy
 from diagkit.codegen.layout import Order, Product
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.triton_frame import Frame
-from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, TRITON
+from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, TRITON, WHOLE
 from diagkit.term import Box, Cast, Contract, FormatError, Index, Map, Reduce, View, arg, coordinate, size
 from diagkit.term import names as names_of
 
@@ -148,7 +148,7 @@ def _dot(frame: Frame, box: Box, product: Product) -> Made:
 def dot_format(frame: Frame, box: Box) -> str:
     """The format in which a product's sides are multiplied: that of both wires, else the wider 16-bit one,
     else fp32 in full precision."""
-    kinds = {frame.kernel.wire[wire].dtype for wire in box.inputs}
+    kinds = {frame.kernel.wire[wire].dtype.replace("int4", "int8") for wire in box.inputs}
     if len(kinds) == 1 and not kinds & {"bool", "int32", "int64"}:
         return kinds.pop()
     wide = kinds - {"fp8e4m3", "fp8e5m2", "int8", "bool"}
@@ -192,12 +192,13 @@ def _index(frame: Frame, box: Box) -> Made:
 
 
 def _cast(frame: Frame, box: Any) -> Made:
-    """Rounded to the format, and kept in it; fp8 saturates by an explicit clamp."""
+    """Rounded to the format, and kept in it; fp8 and short whole numbers saturate by an explicit clamp."""
     (wire,) = box.inputs
     order = frame.order[wire]
-    text = str(number(frame, wire, order))
+    text = _fp32(number(frame, wire, order)) if box.dtype in WHOLE else str(number(frame, wire, order))
     text = f"clamp({text}, {LARGEST[box.dtype]})" if box.dtype in LARGEST else text
-    held = {"fp32": "float", "tf32": "float", "int32": "int", "int64": "int"}.get(box.dtype, box.dtype)
+    text = f"whole({text}, {WHOLE[box.dtype][0]}, {WHOLE[box.dtype][1]})" if box.dtype in WHOLE else text
+    held = {"int4": "int8", "fp32": "float", "tf32": "float", "int32": "int", "int64": "int"}.get(box.dtype, box.dtype)
     return Made(f"{text}.to({ELEMENT[box.dtype]})", order, held)
 
 

@@ -168,6 +168,34 @@ class Frame:
         """The variable with the places inside a block along an axis."""
         return self.name.of(("lane", axis), f"{axis}_lane")
 
+    def pair_lane(self, axis: str) -> str:
+        """The variable with the places of bytes inside a block along an axis of int4 codes."""
+        return self.name.of(("pair", axis), f"{axis}_pair")
+
+    def paired(self, wire: str) -> str | None:
+        """The axis along which a wire has two codes in a byte in slow memory: the last of an int4 array."""
+        axes = names_of(self.kernel.wire[wire].axes)
+        if self.program.term.wires[wire].dtype != "int4" or not axes:
+            return None
+        if axes[-1] not in self.block or self.tile(axes[-1]) % 2:
+            raise FormatError(
+                f"tiles of {wire!r} split a byte of two int4 codes along {axes[-1]!r}",
+                box=wire,
+                axis=axes[-1],
+                remedy=f"an even tile along {axes[-1]!r}",
+            )
+        return axes[-1]
+
+    def pairs_inside(self, axis: str) -> str:
+        """Which bytes of a block exist along an axis of int4 codes; empty where all do."""
+        if not self.open(axis):
+            return ""
+        start = "" if self.spans[axis].role == "whole" else f"{self.first(axis)} + "
+        parts = [f"{start}2 * {self.pair_lane(axis)} < {self.size_of(axis)}"]
+        if self.padded(axis) and start:
+            parts.append(f"2 * {self.pair_lane(axis)} < {self.tile(axis)}")
+        return " & ".join(f"({part})" for part in parts)
+
     def first(self, axis: str) -> str:
         """The variable with the first position of the current tile."""
         return self.name.of(("first", axis), f"{axis}_first")

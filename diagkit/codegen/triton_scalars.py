@@ -53,8 +53,26 @@ _FUNCTIONS = {
     ),
     "clamp": (
         "def clamp(v, largest):",
-        '    """v within what an fp8 format can hold."""',
-        "    return tl.minimum(tl.maximum(v, -largest), largest)",
+        '    """v within what an fp8 format can hold; NaN stays NaN."""',
+        "    v = tl.maximum(v, -largest, propagate_nan=tl.PropagateNan.ALL)",
+        "    return tl.minimum(v, largest, propagate_nan=tl.PropagateNan.ALL)",
+    ),
+    "whole": (
+        "def whole(v, least, most):",
+        '    """v rounded to a whole number, half to even, within least and most; 0 for what is no number."""',
+        "    v = tl.minimum(tl.maximum(tl.where(v == v, v, 0.0), least), most)",
+        "    return (v + 12582912.0) - 12582912.0",
+    ),
+    "codes": (
+        "def codes(pairs):",
+        '    """Both int4 codes of every byte, side by side along the last axis; the first is in the low half."""',
+        "    return tl.interleave((pairs << 4) >> 4, pairs >> 4)",
+    ),
+    "pairs": (
+        "def pairs(codes):",
+        '    """Two int4 codes (along the last axis, of length 2) in a byte, the first in the low half."""',
+        "    low, high = tl.split(codes)",
+        "    return (low & 15) | (high << 4)",
     ),
     "power": (
         "def power(a, b):",
@@ -87,12 +105,16 @@ ELEMENT: dict[str, str] = {
     "int64": "tl.int64",
     "int32": "tl.int32",
     "int8": "tl.int8",
+    "int4": "tl.int8",
     "bool": "tl.int1",
 }
 """Triton's type for each number format that its kernels hold."""
 
 LARGEST: dict[str, float] = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
 """Formats that saturate, and where: Triton's own cast does not everywhere."""
+
+WHOLE: dict[str, tuple[float, float]] = {"int8": (-128.0, 127.0), "int4": (-8.0, 7.0)}
+"""Short whole numbers: they saturate too."""
 
 RESERVED = ("tl", "triton", "group", *_FUNCTIONS)
 """Names that the generated text uses itself."""

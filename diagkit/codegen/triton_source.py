@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import groupby
 from math import prod
 from typing import Any
 
@@ -17,6 +16,7 @@ from diagkit.codegen.lines import broken, tidy
 from diagkit.codegen.source import Entry, Line, Source
 from diagkit.codegen.triton_boxes import made
 from diagkit.codegen.triton_frame import Frame
+from diagkit.codegen.triton_loop import Parts, Statements, chunks, merged, quotient
 from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, prelude
 from diagkit.codegen.writer import Writer
 from diagkit.program import Compute, For, Free, Init, Load, Program, Statement, Store, Update
@@ -33,7 +33,7 @@ def write(program: Program) -> Source:
 
     Axes that a kernel holds whole need a size (blocks have fixed shapes); grouped and streamed ones may
     stay open. Raises InputError for an open whole axis, FormatError for what Triton cannot hold: fp64,
-    int4, gathers, blocks beyond its limit.
+    gathers, blocks beyond its limit.
     """
     body: list[Line] = []
     entries = []
@@ -57,9 +57,6 @@ def _check_format(wire: str, dtype: str) -> None:
             box=wire,
             remedy=f"use one of: {', '.join(ELEMENT)}",
         )
-
-
-Statements = list[list[Line]]
 
 
 class _Kernel:
@@ -148,6 +145,7 @@ class _Kernel:
         frame, found = self.frame, []
         for axis in frame.block:
             found.append(Line(f"{frame.lane(axis)} = tl.arange(0, {frame.block[axis]})", axis))
+            found.append(Line(f"{frame.pair_lane(axis)} = tl.arange(0, {max(frame.block[axis] // 2, 1)})", axis))
             if frame.spans[axis].role != "stream":
                 found += _lines(self._position(axis))
         return found
@@ -172,7 +170,11 @@ class _Kernel:
         order, terms = frame.along(wire), [frame.pointer(wire, stored)]
         for axis in names_of(self.kernel.wire[wire].axes):
             step = frame.step(wire, axis, stored)
-            if axis in order:
+            if axis == frame.paired(wire):
+                grouped = frame.spans[axis].role == "group"
+                known = f"{frame.first(axis)} // 2 + {frame.pair_lane(axis)}" if grouped else frame.pair_lane(axis)
+                terms.append(frame.aligned(f"offset({known}, {step})", (axis,), order))
+            elif axis in order:
                 known = frame.lane(axis) if frame.spans[axis].role == "stream" else frame.at(axis)
                 terms.append(frame.aligned(f"offset({known}, {step})", (axis,), order))
             elif frame.spans[axis].role == "group":
@@ -188,12 +190,12 @@ class _Kernel:
         """The chunks: in one loop, or in parts of which one masks nothing."""
         edge, whole = self._chunk(loop, True), self._chunk(loop, False)
         tile = self.frame.tile(loop.axis)
-        begin, end = _chunks(self.frame.bound(loop.lo), self.frame.bound(loop.hi), tile)
-        last = _quotient(self.frame.bound(loop.full_hi), tile)
+        begin, end = chunks(self.frame.bound(loop.lo), self.frame.bound(loop.hi), tile)
+        last = quotient(self.frame.bound(loop.full_hi), tile)
         if edge == whole or last == "0":
             return self._run(loop, begin, end, _lines(edge), 0)
-        parts = _Parts(self.frame, loop, begin, end, last)
-        body = _lines(_merged(whole, edge, parts.condition))
+        parts = Parts(self.frame, loop, begin, end, last)
+        body = _lines(merged(whole, edge, parts.condition))
         return [*parts.lines, *self._run(loop, parts.start, parts.stop, body, 1)]
 
     def _run(self, loop: For, begin: str, end: str, body: list[Line], depth: int) -> list[Line]:
@@ -218,14 +220,23 @@ class _Kernel:
         """Read a tile; lanes that do not exist are filled with 0."""
         frame, wire = self.frame, statement.wire
         dtype, order = self.kernel.wire[wire].dtype, frame.along(wire)
-        mask = frame.masks(order, order)
+        mask = self._mask(wire)
         whole_number = dtype == "bool" or dtype.startswith("int")
         guard = f", mask={mask}, other={'0' if whole_number else '0.0'}" if mask else ""
         test = " != 0" if dtype == "bool" else ""
-        held = {"fp32": "float", "tf32": "float", "int32": "int", "int64": "int"}.get(dtype, dtype)
+        held = {"fp32": "float", "tf32": "float", "int32": "int", "int64": "int", "int4": "int8"}.get(dtype, dtype)
         frame.order[wire], frame.held[wire] = order, held
         frame.zeroed.add(wire)
-        return [Line(f"{frame.name[wire]} = tl.load({self._pointers(wire, False)}{guard}){test}", wire)]
+        text = f"tl.load({self._pointers(wire, False)}{guard}){test}"
+        return [Line(f"{frame.name[wire]} = {f'codes({text})' if frame.paired(wire) else text}", wire)]
+
+    def _mask(self, wire: str) -> str:
+        """Which lanes of a tile in slow memory exist; empty where all do."""
+        frame, order, last = self.frame, self.frame.along(wire), self.frame.paired(wire)
+        mask = frame.masks([axis for axis in order if axis != last], order)
+        inside = frame.pairs_inside(last) if last else ""
+        found = frame.aligned(f"({inside})", (last,), order) if last and inside else ""
+        return " & ".join(part for part in (mask, found) if part)
 
     def store(self, statement: Store, sure: tuple[str, ...]) -> list[Line]:
         """Write the lanes of a tile that exist, in the format of the array; fp8 saturates."""
@@ -237,14 +248,20 @@ class _Kernel:
             text = f"clamp({text}.to(tl.float32), {LARGEST[dtype]})"
         if not (frame.held[wire] == "float" and dtype in ("fp32", "tf32")):
             text = f"{text}.to({ELEMENT[dtype]})"
-        mask = frame.masks(order, order)
+        mask = self._mask(wire)
+        if frame.paired(wire):
+            halves = [frame.block[axis] for axis in order]
+            shape = ", ".join(map(str, [*halves[:-1], halves[-1] // 2, 2]))
+            text = f"pairs(tl.reshape({text}, ({shape})))"
         return [Line(f"tl.store({self._pointers(wire, True)}, {text}{f', mask={mask}' if mask else ''})", wire)]
 
     def _pointers(self, wire: str, stored: bool) -> str:
         """Where the tile lies now: in the loop the streamed axis moves on."""
         frame, place = self.frame, self.frame.place(wire, stored)
         streamed = [a for a in names_of(self.kernel.wire[wire].axes) if frame.spans[a].role == "stream"]
-        return " + ".join([place, *(f"offset({frame.first(a)}, {frame.step(wire, a, stored)})" for a in streamed)])
+        half = {a: " // 2" if a == frame.paired(wire) else "" for a in streamed}
+        moved = (f"offset({frame.first(a)}{half[a]}, {frame.step(wire, a, stored)})" for a in streamed)
+        return " + ".join([place, *moved])
 
     def init(self, statement: Init, sure: tuple[str, ...]) -> list[Line]:
         """Begin a state at its start value."""
@@ -278,87 +295,8 @@ class _Kernel:
         return []
 
 
-class _Parts:
-    """A loop in parts: chunks that are seen whole, and those before and after that may be masked.
-
-    `begin` and `end` are its chunks, `last` the first chunk that is no longer whole.
-    """
-
-    def __init__(self, frame: Frame, loop: For, begin: str, end: str, last: str) -> None:
-        self.frame, self.axis = frame, loop.axis
-        self.lines: list[Line] = []
-        end = self._named("end", end)
-        if loop.full_lo == loop.lo and begin == "0":
-            whole = self._named("whole", last if loop.hi == loop.full_hi else f"min({last}, {end})")
-            part, count = self._name("edge"), 2
-            self.start, self.stop = f"{whole} if {part} else 0", f"{end} if {part} else {whole}"
-            self.condition = part
-        else:
-            first = _ceiling(frame.bound(loop.full_lo), frame.tile(loop.axis))
-            begin = self._named("begin", begin)
-            seen = self._named("seen", f"min(max({first}, {begin}), {end})")
-            whole = self._named("whole", f"max(min({last}, {end}), {seen})")
-            part, count = self._name("part"), 3
-            self.start = f"{begin} if {part} == 0 else ({seen} if {part} == 1 else {whole})"
-            self.stop = f"{seen} if {part} == 0 else ({whole} if {part} == 1 else {end})"
-            self.condition = f"{part} != 1"
-        self.lines.append(Line(f"for {part} in tl.static_range({count}):", loop.axis))
-
-    def _name(self, what: str) -> str:
-        return self.frame.name.of((what, self.axis), what)
-
-    def _named(self, what: str, text: str) -> str:
-        """A chunk number as a variable, where it is not plain already."""
-        if text.isdigit():
-            return text
-        name = self.frame.name.of((what, self.axis), f"{self.axis}_{what}")
-        self.lines.append(Line(f"{name} = {text}", self.axis))
-        return name
-
-
 def _lines(statements: Statements) -> list[Line]:
     return [line for lines in statements for line in lines]
-
-
-def _merged(whole: Statements, edge: Statements, condition: str) -> Statements:
-    """Statements that are the same in both parts, and the others under the condition that tells them apart."""
-    found: Statements = []
-    rows = [row for row in zip(whole, edge, strict=True) if row[0] or row[1]]
-    for same, run in groupby(rows, key=lambda row: row[0] == row[1]):
-        lines = list(run)
-        if same:
-            found += [row[0] for row in lines]
-            continue
-        masked, plain = ([line for row in lines for line in row[side]] for side in (1, 0))
-        found.append([Line(f"if {condition}:"), *(Line(line.text, line.column, line.depth + 1) for line in masked)])
-        if plain:
-            found.append([Line("else:"), *(Line(line.text, line.column, line.depth + 1) for line in plain)])
-    return found
-
-
-def _chunks(lo: str, hi: str, tile: int) -> tuple[str, str]:
-    """The first chunk that meets positions from `lo` up to but without `hi`, and the end of them; there is
-    none where lo >= hi, though one chunk may hold both."""
-    begin, end = _quotient(lo, tile), _ceiling(hi, tile)
-    if lo == "0":
-        return begin, end
-    if lo.isdigit() and hi.isdigit():
-        return begin, end if int(lo) < int(hi) else begin
-    return begin, f"({end} if {lo} < {hi} else {begin})"
-
-
-def _quotient(position: str, tile: int) -> str:
-    """The chunk that holds a position."""
-    if position.isdigit():
-        return str(int(position) // tile)
-    return position if tile == 1 else f"({position}) // {tile}"
-
-
-def _ceiling(position: str, tile: int) -> str:
-    """The first chunk that begins at a position or after it."""
-    if position.isdigit():
-        return str(-(-int(position) // tile))
-    return position if tile == 1 else f"tl.cdiv({position}, {tile})"
 
 
 def _without_unused(lines: list[Line]) -> list[Line]:

@@ -19,6 +19,7 @@ _NUMPY = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "floa
 _NUMPY |= {"int64": "int64", "int32": "int32", "int8": "int8"}
 _NARROW = {"bf16": "bfloat16", "fp8e4m3": "float8_e4m3fn", "fp8e5m2": "float8_e5m2", "int4": "int4"}
 _LARGEST = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
+_WHOLE = {"int4": (-8, 7), "int8": (-128, 127)}
 
 
 class Numpy:
@@ -83,7 +84,10 @@ class Numpy:
 
     @staticmethod
     def round_to(value: Any, dtype: str) -> Any:
-        """`value` rounded to the format and back; fp8 saturates at its largest number."""
+        """`value` rounded to the format and back, half to even; fp8 saturates at its largest number, int8
+        and int4 at theirs, with 0 for what is no number."""
+        if dtype in _WHOLE:
+            return np.clip(np.nan_to_num(np.rint(value), nan=0.0), *_WHOLE[dtype]).astype(value.dtype)
         clipped = np.clip(value, -_LARGEST[dtype], _LARGEST[dtype]) if dtype in _LARGEST else value
         with np.errstate(over="ignore", invalid="ignore"):
             return clipped.astype(numpy_dtype(dtype)).astype(value.dtype)
@@ -215,7 +219,10 @@ class Torch:
         return tuple(self.torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in (left, right))
 
     def round_to(self, value: Any, dtype: str) -> Any:
-        """`value` rounded to the format and back; fp8 saturates at its largest number."""
+        """As numpy's."""
+        if dtype in _WHOLE:
+            rounded = value.double().round().nan_to_num(nan=0.0)
+            return rounded.clamp(*_WHOLE[dtype]).to(value.dtype)
         named = _NARROW.get(dtype) or _NUMPY[dtype].removesuffix("_")
         target = getattr(self.torch, named, None)
         if target is None:
