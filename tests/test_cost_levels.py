@@ -74,12 +74,21 @@ def test_bytes_and_levels_of_transfers_are_views_of_the_same_map():
 
 def test_the_optimum_of_all_levels_is_the_weighted_sum_of_the_bounds():
     graph = LevelGraph((Level("global", 0), Level("shared", 1, "M_1", "B_1"), Level("register", 2, "M_2", "B_2")))
-    best = cost.level_optimum(matmul(), LevelGraph(tuple(
-        Level(n.name, n.role, n.capacity, n.bandwidth and dk.size(n.bandwidth)) for _, n in graph
-    )))  # fmt: skip
     A, B, C, M1, M2, B1, B2 = map(dk.size, ("a", "b", "c", "M_1", "M_2", "B_1", "B_2"))
     expected = (2 * A * B * C / sympy.sqrt(M1) + A * C) / B1 + (2 * A * B * C / sympy.sqrt(M2) + A * C) / B2
-    assert sympy.simplify(best.time - expected) == 0
+    assert sympy.simplify(cost.level_optimum(matmul(), graph).time - expected) == 0
+
+
+def test_a_cache_counts_as_the_memory_of_all_its_children():
+    chip = LevelGraph((Level("global", 0), Level("L2", 1, "M_L2", "B_1"), Level("shared", 1, "M", "B_2", "N")))
+    best = cost.level_optimum(attention(), chip, caches=["L2"])
+    B1, B2 = dk.size("B_1"), dk.size("B_2")
+    expected = attention().caching("M", "N").formula / B1 + attention().optimum("M").transfers / B2
+    assert sympy.simplify(best.time - expected) == 0 and dk.size("M_L2") not in best.time.free_symbols
+    with pytest.raises(DiagkitError, match="shared caches for nobody"):
+        cost.level_optimum(attention(), chip, caches=["shared"])
+    with pytest.raises(DiagkitError, match="no level 'L3'"):
+        cost.level_optimum(attention(), chip, caches=["L3"])
 
 
 @pytest.mark.parametrize(("large", "small", "lost"), [(40, 12, 0), (33, 33, 0), (60, 20, 24)])

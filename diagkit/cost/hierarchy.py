@@ -7,7 +7,7 @@ by name. Source: arXiv 2412.03317, sections 4.2, 4.4 (Theorem 2) and 4.5 (Theore
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -166,8 +166,11 @@ def _short(time: Any, rate: Any) -> Any:
     return sympy.N(time, 4) if rate.is_number else time
 
 
-def level_optimum(term: Term, graph: LevelGraph, **options: Any) -> LevelOptimum:
+def level_optimum(term: Term, graph: LevelGraph, caches: Iterable[str] = (), **options: Any) -> LevelOptimum:
     """The optimum of each level below the first of `graph`, by its capacity, weighted by 1 / bandwidth.
+
+    A level named in `caches` keeps no results: what it is filled with is the optimum at the memory of all
+    its children together (Theorem 2), and its own capacity does not occur.
 
     Levels are independent of each other: a faster level is smaller, and its best tiles lie inside those of
     the level above wherever the tiles grow with memory. Options are those of `optimum`; capacities and
@@ -181,13 +184,28 @@ def level_optimum(term: Term, graph: LevelGraph, **options: Any) -> LevelOptimum
     >>> level_optimum(dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b"), graph).time
     7*a*b*c/1000 + a*c/8
     """
-    found = tuple(
-        (number, level.name, optimum(at_level(term, number), level.capacity, **options), exact(level.bandwidth))
-        for number, level in graph
-        if number > graph.top and level.capacity is not None
-    )
+    known, found = tuple(caches), []
+    for name in known:
+        graph.number(name)
+    for number, level in graph:
+        room = _room(graph, number, known)
+        if number > graph.top and room is not None:
+            best = optimum(at_level(term, number), room, **options)
+            found.append((number, level.name, best, amount(level.bandwidth)))
     time = sympy.Add(*(best.transfers / rate for _, _, best, rate in found))
-    return LevelOptimum(found, sympy.expand(time))
+    return LevelOptimum(tuple(found), sympy.expand(time))
+
+
+def _room(graph: LevelGraph, number: int, caches: tuple[str, ...]) -> Any:
+    """The memory that counts at a level: its own, or that of all its children where it is a cache."""
+    level = graph[number]
+    if level.name not in caches:
+        return None if level.capacity is None else amount(level.capacity)
+    below = dict(graph).get(number + 1)
+    room = None if below is None else _room(graph, number + 1, caches)
+    if below is None or room is None:
+        raise DiagkitError(f"{level.name} caches for nobody", remedy="give the level below it a capacity")
+    return room * amount(below.children)
 
 
 @dataclass(frozen=True, repr=False)
