@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import sympy
 from hypothesis import given
 from hypothesis import strategies as st
 
 import diagkit as dk
+import diagkit.term
 from diagkit.term import (
     Array,
     Axis,
@@ -185,3 +187,47 @@ def test_what_chooses_is_true_or_false() -> None:
     either = dk.Diagram(dk.masked(scores, dk.select(seen, dk.causal(q, x), ~seen, name="either")))
     assert either.wires["either"].dtype == "bool"
     assert dk.Diagram(dk.select(seen, 1, 0, name="number")).wires["number"].dtype == "fp32"
+
+
+def scaled_sums() -> dk.Diagram:
+    """One scale for each block of four positions: two kernels' worth of sums, times each other."""
+    x, d = dk.axes("x d")
+    X, scale = dk.array("X", x, d), dk.array("scale", x.blocks(4), d)
+    both = dk.contract(dk.total(X, over="x"), dk.total(scale, over="x_block"), keep=["d"], name="y")
+    return dk.Diagram(both, name="scaled").group(d="g_d")
+
+
+def test_a_derived_axis_rebuilds_from_its_text():
+    block = dk.axis("x").blocks(64)
+    assert eval(repr(block), vars(diagkit.term)) == block
+    assert block.derived
+    assert not dk.axis("x").derived
+    assert eval(repr(scaled_sums()), {**vars(diagkit.term), "Diagram": dk.Diagram}) == scaled_sums()
+
+
+@pytest.mark.parametrize("n", [0, 1, 4, 10])
+def test_a_derived_size_is_computed_and_never_asked_for(n):
+    diagram, dice = scaled_sums(), np.random.default_rng(n)
+    X, scale = dice.normal(size=(n, 5)), dice.normal(size=(-(-n // 4), 5))
+    np.testing.assert_allclose(diagram(X=X, scale=scale), X.sum(0) * scale.sum(0), atol=1e-12)
+    program = diagram.lower(g_d=2)
+    assert program.missing == ("x", "d")
+    sizes = {"x": n, "d": 5, "g_d": 2}
+    counted = diagram.lower(**sizes).count()
+    assert counted.transfers == program.count(X=X, scale=scale).transfers
+    assert sum(counted.transfers.values()) == diagram.transfers().total(**sizes)
+
+
+@pytest.mark.parametrize(
+    ("act", "says"),
+    [
+        (lambda: scaled_sums()(X=np.ones((10, 5)), scale=np.ones((2, 5))), r"ceiling\(x/4\) = 3 but 2 in 'scale'"),
+        (lambda: scaled_sums().lower(x_block=3), r"'x_block' is derived: ceiling\(x/4\); give x alone"),
+        (lambda: dk.axis("x").blocks(0), "blocks of 0 elements"),
+        (lambda: dk.axis("half", dk.axis("x").size / 2), "cannot have size x/2"),
+        (lambda: dk.axis("x", dk.axis("x").size + 1), "cannot have size"),
+    ],
+)
+def test_derived_sizes_that_cannot_be_are_refused(act, says):
+    with pytest.raises(dk.DiagkitError, match=says):
+        act()

@@ -23,10 +23,9 @@ def sizes_for(program: Program, given: Mapping[str, int]) -> dict[str, int]:
             known = ", ".join(open_axes) or "none, all sizes are bound"
             raise InputError(f"{program.term.name} has no open size {name!r}", axis=name, remedy=f"open sizes: {known}")
     tiles = {s.axis: int(s.tile) for k in program.kernels for s in k.spans if s.role != "whole"}
-    fixed = {name: axis.length for name, axis in program.term.axes.items() if axis.length is not None}
     usual = {name: 2 * tiles[name] + (tiles[name] + 1) // 2 if name in tiles else USUAL for name in open_axes}
     bound = {name: size for name, size in program.sizes if name in program.term.axes}
-    return {**usual, **bound, **fixed, **given}
+    return program.term.numbers({**usual, **bound, **given})
 
 
 def random_inputs(program: Program, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:

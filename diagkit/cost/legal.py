@@ -89,7 +89,7 @@ def legal_tile(
 
 def _check_sizes(term: Term, sizes: Mapping[str, int]) -> None:
     check_names(term, sizes)
-    open_axes = [axis.name for axis in term.axes.values() if axis.length is None and axis.name not in sizes]
+    open_axes = [name for name in term.open_sizes if name not in sizes]
     if open_axes:
         remedy = f"give also: {', '.join(open_axes)}"
         raise InputError(f"the size of {open_axes[0]!r} is not given", axis=open_axes[0], remedy=remedy)
@@ -147,7 +147,7 @@ def _with_labels(term: Term, asked: Reasons) -> Reasons:
 
 def _choices(search: _Search, label: Label, reasons: Reasons, divisors: bool) -> list[int]:
     """The legal tiles of an axis, smallest first; of those with as many tiles, only the smallest."""
-    whole = search.sizes[label.axis] if label.axis in search.sizes else int(search.term.axis(label.axis).size)
+    whole = search.term.numbers(search.sizes)[label.axis]
     step = lcm(1, *(number for number, _ in reasons.get(label.axis, ())))
     every = sorted({*range(step, whole + 1, step), max(whole, 1)})
     every = [tile for tile in every if whole % tile == 0] if divisors else every

@@ -128,7 +128,7 @@ def _tile_refusal(term: Term, axis: Any, tile: Any, multiple: Any) -> tuple[str,
         return f"a tile of {axis.name!r} cannot be {tile!r}", "use a name or a whole number >= 1"
     if tile % multiple:
         return f"a tile of {tile} is no multiple of {multiple}", f"use a multiple of {multiple}"
-    if axis.length is not None and tile > max(axis.length, 1):
+    if isinstance(axis.length, int) and tile > max(axis.length, 1):
         reason = f"a tile of {tile} is larger than axis {axis.name!r}, which has {axis.length}"
         return reason, f"use at most {max(axis.length, 1)}"
     return None

@@ -76,9 +76,9 @@ def predict(term: Term, name: str, dtype: str | None, given: Mapping[str, int]) 
     found = machine.load(name)
     kind = dtype or promote([array.dtype for array in term.inputs if array.dtype != "bool"])
     _need_sizes(term, given)
-    sizes = {axis: int(given.get(axis, length.size)) for axis, length in term.axes.items()}
+    sizes = term.numbers(given)
     tiles, chosen = _tiles(term, found, dtype, given, sizes)
-    everything = {**{a: n for a, n in sizes.items() if term.axes[a].length is None}, **tiles}
+    everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
     moved = cost.transfers(term).bytes(dtype).total(**everything)
     held = cost.memory(term).bytes(dtype).peak(**everything)
     work = {unit: float(cost.evaluate(amount, everything)) for unit, amount in cost.work(term).by_unit().items()}
@@ -87,7 +87,7 @@ def predict(term: Term, name: str, dtype: str | None, given: Mapping[str, int]) 
 
 
 def _need_sizes(term: Term, given: Mapping[str, Any]) -> None:
-    missing = [name for name, axis in term.axes.items() if axis.length is None and name not in given]
+    missing = [name for name in term.open_sizes if name not in given]
     if missing:
         raise DiagkitError(
             f"{term.name} needs a size for axis {missing[0]!r}",
@@ -105,6 +105,6 @@ def _tiles(
         return {tile: given[tile] for tile in wanted}, None
     room = found.capacity("shared", per_block=True)
     fixed: dict[str, Any] = {tile: given[tile] for tile in wanted if tile in given}
-    free: dict[str, Any] = {axis: number for axis, number in sizes.items() if term.axes[axis].length is None}
+    free: dict[str, Any] = {name: int(given[name]) for name in term.open_sizes}
     best = cost.legal_tile(term, room, unit="bytes", dtype=dtype, **free, **fixed)
     return {tile: int(best.tiles.get(tile, fixed.get(tile, 0))) for tile in wanted}, best

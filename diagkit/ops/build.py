@@ -60,11 +60,14 @@ def _axis(word: str, sizes: dict[str, int]) -> Axis:
     return Axis(name, int(length) if equals else sizes.get(name))
 
 
-def axis(name: str, length: int | None = None) -> Axis:
-    """One axis; the name may be any text, the length (elements) may stay symbolic.
+def axis(name: str, length: Any = None) -> Axis:
+    """One axis; the name may be any text, the length (elements) may stay symbolic or follow from others.
 
     >>> axis("key position").size
     key position
+    >>> x = axis("x")
+    >>> x.blocks(64).size, axis("pair", x.size * (x.size + 1)).size
+    (ceiling(x/64), x*(x + 1))
     """
     return Axis(name, length)
 

@@ -55,7 +55,7 @@ def bind_sizes(
     >>> bind_sizes(dk.Diagram(dk.exp(dk.array("X", dk.axis("x")))), {"X": (3,)})
     {'x': 3}
     """
-    fixed = {name: axis.length for name, axis in term.axes.items() if axis.length is not None}
+    fixed = {name: axis.length for name, axis in term.axes.items() if isinstance(axis.length, int)}
     bound: dict[str, tuple[int, str]] = {name: (length, "the sizes given") for name, length in (known or {}).items()}
     bound |= {name: (length, "the diagram") for name, length in fixed.items()}
     for array in term.inputs:
@@ -68,7 +68,9 @@ def bind_sizes(
             )
         for axis, length in zip(array.axes, shape, strict=True):
             _bind(bound, axis, int(length), array.name, term)
+    _bind_derived(term, bound)
     _bind_renamed(term, bound)
+    _bind_derived(term, bound)
     return {name: length for name, (length, _) in bound.items()}
 
 
@@ -84,6 +86,21 @@ def _bind(bound: dict[str, tuple[int, str]], axis: Axis, length: int, wire: str,
         )
 
 
+def _bind_derived(term: Term, bound: dict[str, tuple[int, str]]) -> None:
+    """A derived axis has the size that its formula gives, on every array."""
+    numbers = term.numbers({name: length for name, (length, _) in bound.items()})
+    for axis in (axis for axis in term.axes.values() if axis.derived and axis.name in numbers):
+        number = numbers[axis.name]
+        length, wire = bound.setdefault(axis.name, (number, "the diagram"))
+        if length != number:
+            raise InputError(
+                f"axis {axis.name!r} is {axis.size} = {number} but {length} in {wire!r}",
+                axis=axis.name,
+                box=wire,
+                remedy=f"accepted for {wire!r}: {number} along {axis.name!r}",
+            )
+
+
 def _bind_renamed(term: Term, bound: dict[str, tuple[int, str]]) -> None:
     """A renamed axis has the size of the axis it was; any other free axis must be given."""
     for box in sorted(term.flat, key=lambda box: not isinstance(box, View)):
@@ -96,7 +113,7 @@ def _parts(term: Term, read: Any, axis: Axis) -> int | None:
     """The number of parts where `axis` is the place within one of them: read at size * part + place."""
     for other in term.axes.values():
         if read == axis.size * coordinate(other.name) + coordinate(axis.name):
-            return other.length
+            return int(other.length) if isinstance(other.length, int) else None
     return None
 
 

@@ -39,10 +39,9 @@ def kernels(term: Term, sizes: Mapping[str, int]) -> tuple[Kernel, ...]:
 
 def accepted(term: Term, deepest: int = 1) -> tuple[str, ...]:
     """What `lower` takes a number for: the symbolic axes, then the symbolic tiles down to level `deepest`."""
-    axes = [name for name, axis in term.axes.items() if axis.length is None]
     labels = (label for label in term.labels if label.level <= deepest)
     tiles = [str(symbol) for label in labels for symbol in sorted(label.tile.free_symbols, key=str)]
-    return tuple(dict.fromkeys([*axes, *tiles]))
+    return tuple(dict.fromkeys([*term.open_sizes, *tiles]))
 
 
 def check_sizes(term: Term, sizes: Mapping[str, Any], deepest: int = 1) -> dict[str, int]:
@@ -51,9 +50,13 @@ def check_sizes(term: Term, sizes: Mapping[str, Any], deepest: int = 1) -> dict[
     for name, value in sizes.items():
         if name in term.axes and term.axes[name].length == value:
             continue
+        if name in term.axes and term.axes[name].derived:
+            rule, bases = term.axes[name].size, sorted(s.name for s in term.axes[name].size.free_symbols)
+            reason = f"the size of {name!r} is derived: {rule}"
+            raise InputError(reason, axis=name, remedy=f"give {', '.join(bases)} alone")
         if name not in accepted(term, deepest):
             raise InputError(f"{term.name} has no open size or tile {name!r}", axis=name, remedy=f"it takes: {known}")
-        least = 0 if name in term.axes else 1
+        least = 0 if name in term.open_sizes else 1
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise InputError(f"{name} cannot be {value!r}", axis=name, remedy=f"use a whole number >= {least}")
     return {name: int(value) for name, value in sizes.items()}

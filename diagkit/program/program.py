@@ -83,8 +83,7 @@ class Program:
 
     def _axes(self) -> dict[str, int]:
         """The axes that have a number."""
-        fixed = {name: axis.length for name, axis in self.term.axes.items() if axis.length is not None}
-        return fixed | {name: number for name, number in self.sizes if name in self.term.axes}
+        return self.term.numbers(dict(self.sizes))
 
     def _bound(self, engine: Engine) -> Program:
         """The program at the sizes of the arrays."""

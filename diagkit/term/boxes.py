@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from diagkit.term.errors import AxisError, FormatError
-from diagkit.term.symbols import Expr, exact, size, text
+from diagkit.term.symbols import Expr, apply, exact, size, text
 
 FORMATS: dict[str, int] = {
     "fp64": 64,
@@ -50,33 +50,61 @@ def _whole(length: Any) -> bool:
     return isinstance(length, int) and not isinstance(length, bool) and length >= 0
 
 
+def _formula(length: Any, name: str) -> bool:
+    """Whether `length` is a whole number made of the sizes of other axes."""
+    symbols: set[Any] = getattr(length, "free_symbols", set())
+    others = bool(symbols) and all(symbol == size(symbol.name) != size(name) for symbol in symbols)
+    return others and length.is_integer is True and length.is_nonnegative is True
+
+
 @dataclass(frozen=True)
 class Axis:
-    """A named axis; its `length` is a number of elements, or None while it stays symbolic.
+    """A named axis; its `length` is a number of elements, None while it stays symbolic, or a formula of
+    other sizes: such an axis is *derived*, its size is computed and never asked for.
 
-    >>> Axis("q").size, Axis("d", 64).size
-    (q, 64)
+    >>> Axis("q").size, Axis("d", 64).size, Axis("x").blocks(64).size
+    (q, 64, ceiling(x/64))
     """
 
     name: str
-    length: int | None = None
+    length: Any = None
 
     def __post_init__(self) -> None:
         check_name(self.name, "an axis")
-        if self.length is not None and not _whole(self.length):
+        if getattr(self.length, "is_Integer", False):
+            object.__setattr__(self, "length", int(self.length))
+        if self.length is not None and not (_whole(self.length) or _formula(self.length, self.name)):
             raise AxisError(
                 f"axis {self.name!r} cannot have size {self.length!r}",
                 axis=self.name,
-                remedy="use a whole number >= 0, or leave it symbolic",
+                remedy="use a whole number >= 0, leave it symbolic, or derive it: x.blocks(64)",
             )
 
     @property
     def size(self) -> Any:
-        """The size in elements: an integer, or the size symbol of that name."""
+        """The size in elements: an integer, the size symbol of that name, or the formula it is derived by."""
         return size(self.name) if self.length is None else exact(self.length)
 
+    @property
+    def derived(self) -> bool:
+        """Whether the size is a formula of other sizes."""
+        return not (self.length is None or isinstance(self.length, int))
+
+    def blocks(self, width: int, name: str | None = None) -> Axis:
+        """The axis of this one's blocks of `width` elements, the last maybe short; named "x_block" for x.
+
+        >>> Axis("x").blocks(64)
+        Axis('x_block', apply('ceiling', (exact('1/64'))*(size('x'))))
+        >>> Axis("x", 100).blocks(64)
+        Axis('x_block', 2)
+        """
+        if not _whole(width) or width < 1:
+            reason = f"axis {self.name!r} cannot have blocks of {width!r} elements"
+            raise AxisError(reason, axis=self.name, remedy="use a whole number >= 1")
+        return Axis(f"{self.name}_block" if name is None else name, apply("ceiling", self.size / width))
+
     def __repr__(self) -> str:
-        length = "" if self.length is None else f", {self.length}"
+        length = "" if self.length is None else f", {text(self.length) if self.derived else self.length}"
         return f"Axis({self.name!r}{length})"
 
 

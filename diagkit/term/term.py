@@ -12,6 +12,7 @@ from diagkit.term.boxes import Array, Axes, Axis, Block, Box
 from diagkit.term.check import check_term, wire_format
 from diagkit.term.errors import AxisError, TermError
 from diagkit.term.labels import Label, Step, StreamForm
+from diagkit.term.symbols import exact, size
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,26 @@ class Term:
     def axes(self) -> dict[str, Axis]:
         """Every axis of the diagram by name, in order of appearance."""
         return {axis.name: axis for wire in self.wires.values() for axis in wire.axes}
+
+    def numbers(self, given: Mapping[str, int]) -> dict[str, int]:
+        """The size of every axis that has a number, in elements: its own, the one `given`, or derived.
+
+        >>> x = Axis("x")
+        >>> Term((Array("X", (x,)), Array("scale", (x.blocks(64),))), (), ("X",)).numbers({"x": 100})
+        {'x': 100, 'x_block': 2}
+        """
+        known = {name: number for name, number in given.items() if not (name in self.axes and self.axes[name].derived)}
+        known |= {name: axis.length for name, axis in self.axes.items() if isinstance(axis.length, int)}
+        values = {size(name): exact(number) for name, number in known.items()}
+        found = {name: axis.size.xreplace(values) for name, axis in self.axes.items()}
+        return {name: int(number) for name, number in found.items() if number.is_Integer}
+
+    @cached_property
+    def open_sizes(self) -> tuple[str, ...]:
+        """The sizes that must be given: axes without a length, then what derived sizes name beside them."""
+        free = [name for name, axis in self.axes.items() if axis.length is None]
+        named = {symbol.name for axis in self.axes.values() if axis.derived for symbol in axis.size.free_symbols}
+        return (*free, *sorted(named - set(self.axes)))
 
     def axis(self, name: str) -> Axis:
         """The axis of that name; an AxisError that lists the others where there is none."""
