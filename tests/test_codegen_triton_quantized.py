@@ -7,6 +7,7 @@ from triton_cases import agrees, run, whole
 
 import diagkit as dk
 from diagkit import derive, ops
+from diagkit.bench.check import tolerance_of
 from diagkit.bench.inspect import inspect
 from diagkit.ops.libraries import Numpy
 from diagkit.program import lower
@@ -66,6 +67,17 @@ def arrays_of(made, **sizes):
 def test_eight_bit_attention_agrees_and_is_counted(scores, values, transposed):
     made = eight_bits(scores, values, transposed)
     agrees(whole(made, arrays := arrays_of(made, q=20, x=37, d=24)), arrays)
+
+
+def test_the_tolerance_of_a_quantized_kernel_has_teeth():
+    """Leaving out one query's scale, or its rounding beyond what a cast explains, is seen."""
+    made = eight_bits()
+    arrays = arrays_of(made, q=20, x=37, d=24)
+    wanted = ops.reference(made, arrays)
+    tolerance = tolerance_of(made, arrays, {"O": wanted}, {"q": 20, "x": 37, "d": 24})
+    assert 1e-3 < tolerance < 0.3
+    other = ops.reference(made, {**arrays, "sv": np.roll(arrays["sv"], 1)})
+    assert np.abs(other - wanted).max() / np.abs(wanted).max() > tolerance
 
 
 def test_int4_keys_are_unpacked_and_take_half_a_byte():

@@ -13,7 +13,7 @@ from diagkit import ops
 from diagkit.bench.launch import bind
 from diagkit.bench.show import Shown
 from diagkit.program import Program
-from diagkit.term import Cast, Contract, Reduce, Term
+from diagkit.term import Box, Cast, Contract, Map, Reduce, Term, arg
 
 UNITS: dict[str, float] = {
     "fp64": 2.0**-53,
@@ -124,22 +124,57 @@ def _compare(found: Any, wanted: Any) -> tuple[float, int, int]:
 def tolerance_of(term: Term, arrays: Mapping[str, Any], wanted: Mapping[str, Any], sizes: Mapping[str, int]) -> float:
     """What rounding explains, relative to the largest value of an output.
 
-    One rounding of every input (of the coarsest format in the diagram) moves the float64 result by some
-    amount; sums of L terms, rounded at each addition, may move it sqrt(L) times as far. Four times that.
+    One rounding of every input (of the coarsest format in which numbers are kept without a cast) moves the
+    float64 result by some amount; sums of L terms, rounded at each addition, may move it sqrt(L) times as
+    far. The diagram's own casts round the same way in float64, except where numbers lie next to a boundary or
+    a streamed sum rounds before it is normalised: that moves a result no further than leaving them out does.
+    Four times the larger of the two.
     """
     unit = max(UNITS[dtype] for dtype in _formats(term, arrays))
     signs = np.random.default_rng(1)
     nudged = {name: _nudged(value, unit, signs) for name, value in arrays.items()}
-    moved = _by_name(term, ops.reference(term, nudged))
-    spread = max([unit, *(_moved_by(moved[name], wanted[name]) for name in term.outputs)])
-    return float(f"{4 * (1 + sqrt(_longest_sum(term, sizes))) * spread:.1e}")
+    spread = max(unit, _spread(term, nudged, term, wanted))
+    cast = _spread(term, arrays, _without_casts(term), wanted)
+    return float(f"{4 * max((1 + sqrt(_longest_sum(term, sizes))) * spread, cast):.1e}")
+
+
+def _spread(term: Term, arrays: Mapping[str, Any], other: Term, wanted: Mapping[str, Any]) -> float:
+    """How far the outputs of the `other` diagram on `arrays` lie from those that are wanted."""
+    moved = _by_name(term, ops.reference(other, arrays))
+    return max(_moved_by(moved[name], wanted[name]) for name in term.outputs)
+
+
+def _without_casts(term: Term) -> Term:
+    """The diagram with its narrow casts left out."""
+
+    def kept(box: Box) -> Box:
+        narrow = isinstance(box, Cast) and box.dtype in UNITS and box.dtype != "fp64"
+        return Map(box.name, box.axes, box.inputs, arg(0)) if narrow else box
+
+    return Term(term.inputs, tuple(map(kept, term.flat)), term.outputs, term.name)
+
+
+_NARROW = {"fp16", "bf16", "fp8e4m3", "fp8e5m2"}
 
 
 def _formats(term: Term, arrays: Mapping[str, Any]) -> set[str]:
+    """The compute format, and the narrow ones that numbers are rounded to without a cast: inputs that are not
+    yet in theirs, what enters a product or leaves the diagram."""
     double = any(str(getattr(value, "dtype", "")).endswith("float64") for value in arrays.values())
-    casts = {box.dtype for box in term.flat if isinstance(box, Cast)} & set(UNITS)
-    inputs = {array.dtype for array in term.inputs} & {"fp16", "bf16", "fp8e4m3", "fp8e5m2"}
-    return {"fp64" if double else "fp32"} | casts | inputs
+    read = {wire for box in term.flat if isinstance(box, Contract) for wire in box.inputs} | set(term.outputs)
+    made = {term.wires[box.name].dtype for box in term.flat if box.name in read and not isinstance(box, Cast)}
+    inputs = {array.dtype for array in term.inputs if not _exact(arrays[array.name], array.dtype)}
+    return {"fp64" if double else "fp32"} | ((made | inputs) & _NARROW)
+
+
+def _exact(value: Any, dtype: str) -> bool:
+    """Whether an array holds only numbers of a format."""
+    if dtype not in _NARROW:
+        return True
+    value = _host(value) if not isinstance(value, np.ndarray) else value
+    with np.errstate(all="ignore"):
+        rounded = value.astype(ops.numpy_dtype(dtype))
+    return bool(np.array_equal(value.astype(np.float64), rounded.astype(np.float64), equal_nan=True))
 
 
 def _nudged(value: Any, unit: float, signs: np.random.Generator) -> Any:
