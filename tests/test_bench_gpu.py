@@ -35,7 +35,7 @@ def test_a_rehearsal_leaves_a_record_that_chapters_can_read(rows):
     assert re.fullmatch(r"no-GPU-rehearsal-in-the-interpreter-\d{4}-\d\d-\d\d\.json", path.name)
     assert found.device == gpu.REHEARSAL and "torch" in found.versions
     kinds = [row["kind"] for row in found.results]
-    assert (kinds.count("ceiling"), kinds.count("check"), kinds.count("attention")) == (3, 9, 6)
+    assert (kinds.count("ceiling"), kinds.count("check"), kinds.count("attention")) == (3, 11, 6)
     assert "no GPU" in found.title and json.loads(path.read_text(encoding="utf-8"))["results"]
 
 

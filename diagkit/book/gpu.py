@@ -70,11 +70,26 @@ def workloads(small: bool) -> Iterator[tuple[str, program.Program, dict[str, int
         for causal in (False, True):
             made = program.lower(streamed(dtype, causal), d=24, g_q=tile, s_x=tile)
             yield f"{made.term.name} {dtype}", made, {"h": 2, "q": length, "x": length + 9}
+    for scores in ("fp8e4m3", "int8"):
+        made = program.lower(eight_bits(scores), d=32, g_q=tile, s_x=max(tile, 32))
+        yield made.term.name, made, {"h": 2, "q": length, "x": length + 9}
     for name, term in others().items():
         tiles = {str(label.tile): tile for label in term.labels if label.tile.is_Symbol}
         whole = {axis: 24 for axis in term.axes if not any(label.axis == axis for label in term.labels)}
         rest = {label.axis: length for label in term.labels}
         yield name, program.lower(term, **tiles, **whole), rest
+
+
+def eight_bits(scores: str) -> Term:
+    """Attention whose products are of 8-bit codes, with a scale per query, key and feature; V lies transposed."""
+    h, q, x, d = ops.axes("h q x d")
+    Q, K = ops.array("Q", h, q, d, dtype=scores), ops.array("K", h, x, d, dtype=scores)
+    V, sq, sk = ops.array("V", h, d, x, dtype="fp8e4m3"), ops.array("sq", h, q), ops.array("sk", h, x)
+    S = ops.contract(Q, K, over=d) * sq * sk * d.size**-0.5
+    P = ops.cast(ops.softmax(S, over=x) * 256, "fp8e4m3")
+    O = ops.cast(ops.contract(P, V, over=x) * ops.array("sv", h, d) / 256, "bf16")
+    made = Term(*ops.trace([O], {"O": O}), f"attention, {scores} codes")
+    return derive.stream(derive.group(derive.fuse(made), h=1, q="g_q"), x="s_x")
 
 
 def others() -> dict[str, Term]:
