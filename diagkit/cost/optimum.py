@@ -120,7 +120,18 @@ def optimum(
     """
     term = at_level(term, 1)
     check_names(term, sizes)
-    problem = _problem(term, memory, napkin, unit, dtype, sizes)
+    moved, held = transfers(term), memory_of(term)
+    held = held.napkin() if napkin else held
+    moved, held = (moved.bytes(dtype), held.bytes(dtype)) if unit == "bytes" else (moved, held)
+    notes = ["memory holds loads, chunks and stored outputs only"] if napkin else []
+    return least(term, moved.total(), list(held.columns().values()), memory, sizes, notes, unit)
+
+
+def least(
+    term: Term, moved: Any, held: list[Any], memory: Any, sizes: Mapping[str, Any], notes: list[str], unit: str
+) -> Optimum:
+    """The group tiles of `term` that make the sum `moved` least while no sum in `held` exceeds `memory`."""
+    problem = _problem(term, moved, held, _limit(memory), sizes, notes)
     _drop_idle(problem)
     tiles, names = _merge_alike(problem)
     objective, bounds = problem.sums()
@@ -134,17 +145,15 @@ def optimum(
     )  # fmt: skip
 
 
-def _problem(term: Term, memory: Any, napkin: bool, unit: str, dtype: str | None, sizes: Mapping[str, Any]) -> _Problem:
-    moved, held = transfers(term), memory_of(term)
-    held = held.napkin() if napkin else held
-    moved, held = (moved.bytes(dtype), held.bytes(dtype)) if unit == "bytes" else (moved, held)
+def _problem(
+    term: Term, moved: Any, held: list[Any], limit: Any, sizes: Mapping[str, Any], notes: list[str]
+) -> _Problem:
     given = {size(name): exact(value) for name, value in sizes.items()}
-    limit = _limit(memory)
     groups = {tile: term.axis(axis).size.subs(given) for axis, tile in _open(term, "group", given)}
-    problem = _Problem(groups, relax(moved.total()).subs(given), list(held.columns().values()), limit)
-    problem.columns = undominated([column.subs(given) for column in problem.columns])
-    problem.notes += ["tiles divide their axes: no ceilings"] if moved.total().has(sympy.ceiling) else []
-    problem.notes += ["memory holds loads, chunks and stored outputs only"] if napkin else []
+    problem = _Problem(groups, relax(moved).subs(given), [column.subs(given) for column in held], limit)
+    problem.columns = undominated(problem.columns)
+    problem.notes += ["tiles divide their axes: no ceilings"] if moved.has(sympy.ceiling) else []
+    problem.notes += notes
     _shrink_chunks(problem, [tile for _, tile in _open(term, "stream", given)])
     return problem
 

@@ -133,6 +133,10 @@ class Diagram(Term):
         """The tiles with the least transfers within `memory`, elements or bytes (see `cost.optimum`)."""
         return cost.optimum(self, memory, **options)
 
+    def bits(self, memory: Any = "M", **sizes: Any) -> cost.BitsLaw:
+        """What fewer bits save: H* in bytes with every array's bytes per element open (see `cost.bits`)."""
+        return cost.bits(self, memory, **sizes)
+
     def legal_tile(self, memory: float, **options: Any) -> cost.LegalTile:
         """The best whole-number tiles that a machine can run within `memory` (see `cost.legal_tile`)."""
         return cost.legal_tile(self, memory, **options)
