@@ -337,3 +337,47 @@ def test_a_long_chain_needs_no_recursion() -> None:
     for _ in range(2000):
         value = value + 1
     assert dk.Diagram(value)(X=np.zeros(1)).tolist() == [2000]
+
+
+def scaled(width: int) -> dk.Diagram:
+    X, scale = dk.array("X", x, d), dk.array("scale", x.blocks(width), d)
+    return dk.Diagram(dk.total(X * dk.spread(scale, x, width, name="S"), over="x", name="y"), name="scaled")
+
+
+@ENGINES
+@pytest.mark.parametrize("n", [0, 1, 4, 11])
+def test_a_value_per_block_is_read_at_every_position_of_the_block(make, n):
+    X, scale = RNG.normal(size=(n, 5)), RNG.normal(size=(-(-n // 4), 5))
+    wanted = sum((X[i] * scale[i // 4] for i in range(n)), np.zeros(5))
+    np.testing.assert_allclose(np.asarray(scaled(4)(X=make(X), scale=make(scale))), wanted, atol=1e-12)
+    for diagram in (scaled(4).group(d="g_d"), scaled(4).fuse().group(d="g_d")):
+        np.testing.assert_allclose(diagram.lower(g_d=2).run(X=X, scale=scale), wanted, atol=1e-12)
+        counted = diagram.lower(g_d=2).count(X=X, scale=scale)
+        assert sum(counted.transfers.values()) == diagram.transfers().total(x=n, d=5, g_d=2)
+
+
+def test_a_value_per_block_runs_in_numba_and_moves_what_the_formula_says():
+    diagram = scaled(4).fuse().group(d="g_d")
+    kernel = diagram.kernel("numba", x=11, d=5, g_d=2)
+    assert kernel.check(seed=0).passed
+    assert kernel.count().total() == diagram.transfers().total(x=11, d=5, g_d=2)
+
+
+def test_an_axis_cut_into_blocks_reads_0_beyond_its_end():
+    X = RNG.normal(size=(11, 5))
+    cut = dk.Diagram(dk.blocked(dk.array("X", x, d), x=4, name="B"))(X=X)
+    assert cut.shape == (3, 4, 5)
+    np.testing.assert_array_equal(cut.reshape(12, 5), np.concatenate([X, np.zeros((1, 5))]))
+
+
+@pytest.mark.parametrize(
+    "at", ["floor(x/2)**2", "floor(floor(x/2)/3)/5", "x*floor(x/2)", "floor(x/q)", "floor(x**2/2)"]
+)
+def test_coordinates_beyond_floors_of_affine_ones_are_refused(at):
+    import sympy
+
+    from diagkit.term import coordinate
+
+    read = sympy.sympify(at, locals={"x": coordinate("x"), "q": coordinate("q")})
+    with pytest.raises(AxisError):
+        dk.view(dk.array("X", d), {"d": read}, (x, q))

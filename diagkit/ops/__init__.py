@@ -31,6 +31,7 @@ from diagkit.ops.build import (
     array,
     axes,
     axis,
+    blocked,
     cast,
     contract,
     cos,
@@ -47,6 +48,7 @@ from diagkit.ops.build import (
     rename,
     sign,
     sin,
+    spread,
     sqrt,
     tanh,
     total,
@@ -68,9 +70,9 @@ from diagkit.ops.scalars import SCALARS as SCALARS
 from diagkit.ops.scalars import Scalar as Scalar
 
 __all__ = [
-    "Node", "absolute", "alibi_slopes", "amax", "amin", "array", "attention", "axes", "axis", "block", "cast",
-    "causal", "combine", "contract", "cos", "cross_entropy", "einsum", "equal", "erf", "exp", "floor", "gelu",
+    "Node", "absolute", "alibi_slopes", "amax", "amin", "array", "attention", "axes", "axis", "block", "blocked",
+    "cast", "causal", "combine", "contract", "cos", "cross_entropy", "einsum", "equal", "erf", "exp", "floor", "gelu",
     "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean", "minimum", "reduce", "relu", "rename",
-    "rms_norm", "select", "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "sqrt", "tanh", "total",
-    "variance", "view", "weight", "window",
+    "rms_norm", "select", "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh",
+    "total", "variance", "view", "weight", "window",
 ]  # fmt: skip

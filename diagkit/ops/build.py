@@ -289,9 +289,52 @@ def view(value: Node, coordinates: dict[str, Any], over: Iterable[Axis], name: s
     return Node(View("", made, (), wanted), (value,), "", name)
 
 
+def spread(value: Node, over: Axis, width: int, name: str | None = None) -> Node:
+    """An array with one value for each block of `width` positions, read at every position of `over`.
+
+    The array's axis is ``over.blocks(width)``: a scale per block, seen along the axis that it scales.
+
+    >>> x, d = axes("x d")
+    >>> scales = array("scale", x.blocks(64), d)
+    >>> spread(scales, x, 64).source.coordinates
+    (floor(x/64), d)
+    """
+    block = _need_axis(over).blocks(width)
+    _pick(_need_node(value).axes, block.name)
+    made = tuple(over if axis.name == block.name else axis for axis in value.axes)
+    return view(value, {block.name: sympy.floor(coordinate(over.name) / width)}, made, name)
+
+
+def blocked(value: Node, name: str | None = None, **widths: int) -> Node:
+    """The same array with an axis cut into blocks: ``blocked(K, x=64)`` has x_block and x_in for x.
+
+    Positions beyond the end of the axis read 0.
+
+    >>> x, d = axes("x d")
+    >>> blocked(array("K", x, d), x=64)
+    <view over (x_block, x_in, d)>
+    """
+    _pick(_need_node(value).axes, widths)
+    made: list[Axis] = []
+    at = {}
+    for one in value.axes:
+        width = widths.get(one.name)
+        parts = (one,) if width is None else (one.blocks(width), Axis(f"{one.name}_in", width))
+        made += parts
+        at[one.name] = sum(coordinate(p.name) * (width if n < len(parts) - 1 else 1) for n, p in enumerate(parts))
+    return view(value, at, made, name)
+
+
 def _need_affine(read: Any, made: Axes) -> None:
-    """Refuse what is no whole-number combination of the coordinates of `made`."""
-    allowed = {coordinate(axis.name) for axis in made}
+    """Refuse what is no whole-number combination of the coordinates of `made` and of floors of such
+    combinations over a whole number."""
+    for part in read.atoms(sympy.floor):
+        above, below = part.args[0].as_numer_denom()
+        if not below.is_Integer or above.has(sympy.floor):
+            raise AxisError(f"{part} is no floor of positions over a whole number")
+        _need_affine(above, made)
+    floors = {part: coordinate(str(part)) for part in read.atoms(sympy.floor)}
+    read, allowed = read.xreplace(floors), {*map(coordinate, names(made)), *floors.values()}
     affine = read.is_polynomial() and not read.free_symbols - allowed
     if not affine or (allowed and sympy.Poly(read, *allowed).total_degree() > 1):
         raise AxisError(f"{read} is not affine in the coordinates of {names(made)}")

@@ -310,6 +310,16 @@ def _view(engine: Engine, box: Any, axes: list[Axes], value: Any) -> Any:
 
 
 def _coordinate_values(engine: Engine, axes: Axes, read: Any) -> Any:
+    """A coordinate, affine but for floors of affine quotients, as integers that broadcast over `axes`."""
+    floors = sorted(read.atoms(sympy.floor), key=sympy.default_sort_key)
+    result = _affine_values(engine, axes, read.xreplace(dict.fromkeys(floors, sympy.S.Zero)))
+    for part in floors:
+        above, below = part.args[0].as_numer_denom()
+        result = result + int(read.coeff(part)) * (_affine_values(engine, axes, above) // int(below))
+    return result
+
+
+def _affine_values(engine: Engine, axes: Axes, read: Any) -> Any:
     """An affine coordinate as an integer array that broadcasts over `axes`."""
     symbols = [coordinate(axis.name) for axis in axes]
     constant = int(engine.number(read.xreplace({symbol: sympy.Integer(0) for symbol in symbols})))

@@ -247,7 +247,8 @@ class Cast(Box):
 @dataclass(frozen=True, repr=False)
 class View(Box):
     """Affine reindexing: the input read at `coordinates`, one per axis of the input, each affine in
-    the coordinates of `axes`; 0 outside the input. Windows, shifts, slices and renamed axes.
+    the coordinates of `axes`, or with floors of such over a whole number; 0 outside the input. Windows,
+    shifts, slices, renamed axes, axes cut into blocks, and a value per block read at every position.
 
     >>> from diagkit.term.symbols import coordinate
     >>> View("Y", (Axis("t"),), ("X",), (coordinate("t") + 1,))
