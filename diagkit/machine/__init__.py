@@ -8,8 +8,9 @@ from diagkit.machine.facts import GRADES, Machine, MachineError, Number
 from diagkit.machine.files import data_path, load, names
 from diagkit.machine.measured import cores, here, measure_here, processor
 from diagkit.machine.times import Times, times
+from diagkit.machine.warpgroups import Pipeline, pipeline, softmax_time
 
 __all__ = [
-    "GRADES", "Machine", "MachineError", "Number", "Times", "activations", "cores", "data_path", "here", "load",
-    "measure_here", "names", "processor", "recorded_numbers", "times", "tokens",
+    "GRADES", "Machine", "MachineError", "Number", "Pipeline", "Times", "activations", "cores", "data_path", "here",
+    "load", "measure_here", "names", "pipeline", "processor", "recorded_numbers", "softmax_time", "times", "tokens",
 ]  # fmt: skip
