@@ -69,7 +69,7 @@ def test_the_text_depends_on_the_program_alone_and_names_a_box_on_every_line(cas
     known |= {wire.name for made in program.kernels for wire in made.wires}
     assert set(text.provenance()) <= known
     first = next(n for n, line in enumerate(text.lines) if line.text == "@njit(**FAST)" or "KERNEL)" in line.text)
-    scaffold = re.compile(r"@njit|def .*_kernel\(|for group in|$")
+    scaffold = re.compile(r"@njit|def .*_kernel\(|for turn in|group = |if group >=|break|$")
     assert all(line.column or scaffold.match(line.text) for line in text.lines[first:])
 
 

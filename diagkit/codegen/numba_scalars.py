@@ -155,6 +155,6 @@ def _lines(texts: Iterable[str]) -> Iterable[str]:
 
 RESERVED = (
     "np", "math", "njit", "number", "EXACT", "FAST", "KERNEL", "exp", "order", "ordered", "larger", "smaller", "finite",
-    "quotient", "rounded", "worker", "workers", "group", "moved", "count", "EACH",
+    "quotient", "rounded", "worker", "workers", "turn", "group", "moved", "count", "EACH",
 )  # fmt: skip
 """Names that the generated text uses itself."""

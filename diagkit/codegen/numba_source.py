@@ -98,11 +98,19 @@ class _Worker:
         writer.add("@njit(**KERNEL)")
         with writer.nested(f"def {self.name}(worker, workers, {parameters}):"):
             self.allocate()
-            groups = [f"{self.groups(loop.axis)}" for loop in kernel.groups]
-            with writer.nested(f"for group in range(worker, {' * '.join(groups) or '1'}, workers):"):
+            groups = " * ".join(self.groups(loop.axis) for loop in kernel.groups) or "1"
+            with writer.nested(f"for turn in range(-(-({groups}) // workers)):"):
+                self.deal(groups)
                 self.place()
                 self.tiles(streamed=False)
                 self.body()
+
+    def deal(self, groups: str) -> None:
+        """The worker's group of a turn. Every other turn deals backwards: where masks make later groups
+        longer, nobody gets the longer one of every pair."""
+        self.writer.add("group = turn * workers + (workers - 1 - worker if turn % 2 else worker)")
+        with self.writer.nested(f"if group >= {groups}:"):
+            self.writer.add("break")
 
     def groups(self, axis: str) -> str:
         """How many tiles there are along a grouped axis."""
