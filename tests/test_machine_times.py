@@ -32,3 +32,20 @@ def test_a_worked_case_of_the_sheet() -> None:
     moved = 32 * 2 * (2 * 4096 * 128 + 2 * 4096 * 4096 * 128 / 128)
     found = times(load("H200-SXM"), {"global": moved}, {"tensor": 4 * 32 * 4096 * 4096 * 128}, "fp16")
     assert dict(found.seconds) == pytest.approx({"global": 0.46e-3, "tensor": 0.278e-3}, rel=0.01)
+
+
+SAME_IN_FP16 = [("H100-SXM", 295), ("A100-SXM-80GB", 153), ("H200-SXM", 206), ("B200", 281)]
+FORMATS = {"fp16": 2, "fp8": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtypes", "rows"),
+    [(name, ("fp16", "fp16"), rows) for name, rows in SAME_IN_FP16]
+    + [(name, ("fp8", "fp16"), rows) for name, rows in SAME_IN_FP16 if not name.startswith("A100")]  # it has no fp8
+    + [("H100-SXM", ("fp8", "fp8"), 295)],
+)
+def test_the_rows_at_which_attention_stops_waiting_for_memory(name, dtypes, rows):
+    """Keys and values of so many bytes, read once for every group of rows: equal times, in whatever formats."""
+    machine = load(name)
+    moved = sum(FORMATS[dtype] for dtype in dtypes) / machine.bandwidth("global")
+    assert round(moved / sum(2 / machine.peak(dtype) for dtype in dtypes)) == rows

@@ -1,0 +1,78 @@
+"""The additive model against the published figures: what it meets, and what it is far from."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from diagkit.machine import MachineError, additive_rate, anchors, compare, data_path, load
+from diagkit.machine.anchors import balanced_d, score_clocks, sheet
+
+
+@pytest.fixture(scope="module")
+def found():
+    return compare()
+
+
+@pytest.mark.parametrize(("d", "tflops"), [(64, 495), (128, 660), (256, 792)])
+def test_fp16_on_an_h100_is_the_worked_arithmetic(d, tflops):
+    assert round(additive_rate(load("H100-SXM"), "fp16", d) / 1e12) == tflops
+
+
+def test_two_formats_are_that_of_each_product():
+    h100 = load("H100-SXM")
+    assert score_clocks(h100, "int8+fp16", 128) == 256 / 8192 + 256 / 4096 + 1 / 16
+    assert score_clocks(h100, "fp8+fp8", 64) == score_clocks(h100, "fp8", 64)
+
+
+@pytest.mark.parametrize(
+    ("machine", "dtype", "d"),
+    [("A100-SXM-80GB", "fp16", 32), ("RTX4090", "fp16", 8), ("H100-SXM", "fp16", 64), ("H100-SXM", "fp8", 128)],
+)
+def test_the_head_size_of_equal_times(machine, dtype, d):
+    assert balanced_d(load(machine), dtype) == d
+
+
+def test_flash_attention_3_in_fp16_is_met_within_a_tenth(found):
+    assert found.only(impl="FA3", dtype="fp16").median_error <= 0.10
+    assert found.only(impl="FA3", dtype="fp16", causal=False).median_error <= 0.05
+
+
+def test_what_the_model_is_far_from_stays_said(found):
+    """Causal masks, 8-bit formats and kernels that do not pipeline are slower than the model: no row is dropped."""
+    fa3 = found.only(impl="FA3", dtype="fp16")
+    assert fa3.only(causal=True).median_error > fa3.only(causal=False).median_error
+    assert found.only(impl="FA3", dtype="fp8").median_error > 0.10
+    assert found.only(gpu="H100-SXM", impl="FA2").median_error > 0.70
+    assert any(each.error < 0 for each in found.anchors)
+    assert "median absolute error over 136 speeds" in repr(found)
+
+
+def test_every_forward_speed_of_the_file_is_there_or_named_as_left_out(found):
+    rows = list(csv.DictReader(data_path("anchors.csv").read_text(encoding="utf-8").splitlines()))
+    cells = [row for row in rows for n in ("4096", "8192", "16384") if row[n]]
+    dropped = [row for row in cells if row["pass"] == "bwd" or row["gpu"] == "H100-500W"]
+    assert len(found.anchors) == len(cells) - len(dropped)
+    assert [count for _, count in found.left_out] == [sum(row["pass"] == "bwd" for row in rows), 1]
+    assert len(anchors(512)) > len(anchors(8192)) > 0
+
+
+def test_same_is_replaced_by_what_it_repeats():
+    assert all("same" not in (row["conditions"], row["source"]) for row in sheet())
+    assert anchors()[3].source == "flash-attention assets/flash3_fp16_fwd.png"
+
+
+def test_the_summary_accounts_for_every_speed(found):
+    assert sum(int(row[4]) for row in found.summary()) == len(found.anchors) == len(found.rows())
+    first = found.anchors[0]
+    assert first.row()[:6] == ("H100-SXM", "FA3", "fp16", "64", "full", "4096")
+    assert first.error == pytest.approx(first.predicted / 476 - 1)
+
+
+def test_the_table_says_its_assumptions_as_text_and_as_html(found):
+    for shown in (repr(found), found._repr_html_()):
+        assert all(name in shown for name, _ in found.assumed)
+    assert found._repr_html_().count("<tr>") == len(found.rows()) + len(found.summary()) + 2
+    with pytest.raises(MachineError, match="no published speed"):
+        found.only(impl="FA9")
