@@ -96,8 +96,7 @@ def _cut(term: Term, axis: str, count: Any) -> Cut:
     owner = term.axis(axis)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise StreamError(f"axis {axis!r} cannot have {count!r} parts", axis=axis, remedy="use a whole number >= 1")
-    width = None if owner.length is None else -(-owner.length // count)
-    made = Cut(owner, Axis(f"{axis}_part", count), Axis(f"{axis}_in", width))
+    made = Cut(owner, Axis(f"{axis}_part", count), owner.blocks(count, f"{axis}_in"))
     taken = [one.name for one in (made.part, made.within) if one.name in term.axes]
     if taken:
         reason = f"{term.name} has an axis {taken[0]!r} already"
