@@ -231,3 +231,24 @@ def test_a_derived_size_is_computed_and_never_asked_for(n):
 def test_derived_sizes_that_cannot_be_are_refused(act, says):
     with pytest.raises(dk.DiagkitError, match=says):
         act()
+
+
+X8 = dk.array("X", dk.axis("x"), dtype="int8")
+WHOLE = {
+    "itself": (lambda: X8 + 0, "int8"),
+    "a choice": (lambda: dk.maximum(X8, dk.array("Y", dk.axis("x"), dtype="int8")), "int8"),
+    "a sum": (lambda: X8 + X8 * 3 - 1, "int32"),
+    "a square": (lambda: X8**2, "int32"),
+    "a fraction of it": (lambda: X8 * 0.5, "fp32"),
+    "a quotient": (lambda: X8 / 2, "fp32"),
+    "an inverse": (lambda: X8**-1, "fp32"),
+    "an exponential": (lambda: dk.exp(X8), "fp32"),
+}
+
+
+@pytest.mark.parametrize("case", WHOLE)
+def test_what_is_made_of_whole_numbers_is_whole_only_where_it_must_be(case):
+    """A wire of fractions in a format of whole numbers would be stored cut off."""
+    node, wanted = WHOLE[case][0](), WHOLE[case][1]
+    term = dk.Diagram(node)
+    assert term.wires[term.outputs[0]].dtype == wanted

@@ -23,9 +23,8 @@ from diagkit.cost.work import Task, Work, visible_pairs, work
 
 __all__ = [
     "BitsLaw", "Column", "CostRow", "LegalTile", "LevelOptimum", "LevelTransfers", "Memory", "Network", "Optimum",
-    "Point", "Rule",
-    "Task", "Transfer", "Transfers", "Work", "bits", "caching", "columns", "cross_saving", "cross_transfer", "evaluate",
-    "intensity", "legal_tile", "level_memory", "level_optimum", "level_transfers", "level_work", "memory",
-    "nested_tiles", "network", "optimum", "relax", "roofline_point", "short", "tile_multiples", "transfers",
-    "visible_pairs", "visits", "work",
+    "Point", "Rule", "Task", "Transfer", "Transfers", "Work", "bits", "caching", "columns", "cross_saving",
+    "cross_transfer", "evaluate", "intensity", "legal_tile", "level_memory", "level_optimum", "level_transfers",
+    "level_work", "memory", "nested_tiles", "network", "optimum", "relax", "roofline_point", "short", "tile_multiples",
+    "transfers", "visible_pairs", "visits", "work",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from statistics import median
 
 from diagkit.machine.facts import Machine, MachineError
 from diagkit.machine.files import data_path, load
+from diagkit.machine.show import aligned, html_row
 
 ASSUMED = (
     ("additive", "QK, exponentials and PV follow one another on a multiprocessor; nothing overlaps"),
@@ -194,12 +195,12 @@ class Comparison:
         return said + [f"left out, {count} rows, {why}" for why, count in self.left_out]
 
     def __repr__(self) -> str:
-        tables = columns([HEAD, *self.rows()]), columns([GROUP_HEAD, *self.summary()])
+        tables = aligned([HEAD, *self.rows()]), aligned([GROUP_HEAD, *self.summary()])
         return "\n\n".join("\n".join(part) for part in (*tables, self.notes()))
 
     def _repr_html_(self) -> str:
-        tables = html([HEAD, *self.rows()]) + html([GROUP_HEAD, *self.summary()])
-        return tables + "".join(f"<div>{escape(note)}</div>" for note in self.notes())
+        tables = ((HEAD, self.rows()), (GROUP_HEAD, self.summary()))
+        return "".join(_html(*one) for one in tables) + "".join(f"<div>{escape(note)}</div>" for note in self.notes())
 
 
 def compare(least: int = 4096) -> Comparison:
@@ -207,14 +208,5 @@ def compare(least: int = 4096) -> Comparison:
     return Comparison(tuple(anchors(least)))
 
 
-def columns(table: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """The rows as lines of aligned columns."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    yield from ("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)
-
-
-def html(table: Sequence[tuple[str, ...]]) -> str:
-    """The rows as an HTML table, the first as its head."""
-    tags = ["th", *["td"] * (len(table) - 1)]
-    cells = ("".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in zip(tags, table, strict=True))
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return f"<table>{html_row('th', head)}{''.join(html_row('td', row) for row in rows)}</table>"

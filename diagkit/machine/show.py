@@ -60,10 +60,17 @@ def table_text(heading: str, rows: Sequence[Row]) -> str:
     [1] datasheet
     """
     short, sources = cited(rows)
-    table = [HEAD, *short]
+    return "\n".join([heading, *aligned([HEAD, *short]), *sources])
+
+
+def aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    """The rows as lines of aligned columns.
+
+    >>> aligned([("gpu", "d"), ("H100-SXM", "64")])
+    ['gpu       d', 'H100-SXM  64']
+    """
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in table)
-    return "\n".join([heading, *lines, *sources])
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
 
 
 def table_html(heading: str, rows: Sequence[Row], note: str) -> str:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import numpy as np
 
 from diagkit.ops import close_arrays, open_arrays
 from diagkit.program.levels import LevelCount, Nest, phase, run_nests, walk_nests
-from diagkit.program.lower import accepted, check_sizes, kernels
+from diagkit.program.lower import check_sizes, kernels
+from diagkit.program.lowered import Lowered
 from diagkit.program.nest import Kernel, Load, Statement, Store
-from diagkit.program.program import MONOSPACE
 from diagkit.program.pseudocode import Line, aligned, lines
-from diagkit.term import LEVEL_NAMES, InputError, Term, at_level, depth
+from diagkit.term import LEVEL_NAMES, Term, at_level, depth
 
 
 @dataclass(frozen=True, repr=False)
-class Nested:
+class Nested(Lowered):
     """The loop nests of a diagram on several levels: per kernel one nest for each, from level 1 down.
 
     * `term`: the diagram; `nests`: its kernels, each as every level has it; `sizes`: (name, number) of the axes
@@ -31,22 +30,18 @@ class Nested:
     sizes: tuple[tuple[str, int], ...] = ()
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """Names of the axes and tiles that still have no number."""
-        return tuple(name for name in accepted(self.term, depth(self.term)) if name not in dict(self.sizes))
+    def deepest(self) -> int:
+        """Tiles of every level that labels speak of."""
+        return depth(self.term)
+
+    def at(self, **sizes: Any) -> Nested:
+        """The same diagram lowered with these sizes."""
+        return nested(self.term, **sizes)
 
     def pseudocode(self) -> str:
         """The loops and, inside a tile of each level, the sub-loops of the next."""
         top = f"# {self.term.name}: levels {', '.join(LEVEL_NAMES[: depth(self.term) + 1])}"
         return "\n\n".join([top, *(aligned(list(_nest_lines(nest))) for nest in self.nests)]) + "\n"
-
-    def __repr__(self) -> str:
-        return self.pseudocode()
-
-    __str__ = __repr__
-
-    def _repr_html_(self) -> str:
-        return f'<pre style="{MONOSPACE}">{escape(self.pseudocode())}</pre>'
 
     def run(self, **arrays: Any) -> Any:
         """The outputs, computed by the innermost tiles; one comes alone, several as a dict by name."""
@@ -68,22 +63,10 @@ class Nested:
 
     def _run(self, arrays: Mapping[str, Any]) -> tuple[Any, LevelCount]:
         engine, start = open_arrays(self.term, arrays, sizes=self._axes())
-        found = {name: engine.sizes[name] for name in self.missing if name in engine.sizes}
-        ready = nested(self.term, **dict(self.sizes), **found) if found else self
-        self._need(ready.missing)
+        ready = self._bound(engine)
         with np.errstate(all="ignore"):
             slow, count = run_nests(ready.nests, engine, start)
         return close_arrays(engine, {name: slow[name] for name in self.term.outputs}), count
-
-    def _axes(self) -> dict[str, int]:
-        """The axes that have a number."""
-        return self.term.numbers(dict(self.sizes))
-
-    def _need(self, missing: tuple[str, ...]) -> None:
-        if missing:
-            wanted = ", ".join(f"{name}=..." for name in missing)
-            reason = f"{self.term.name} needs a number for {', '.join(missing)}"
-            raise InputError(reason, remedy=f"give it with {wanted}")
 
 
 def nested(term: Term, /, **sizes: Any) -> Nested:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import numpy as np
 
-from diagkit.ops import Engine, close_arrays, open_arrays
+from diagkit.ops import close_arrays, open_arrays
 from diagkit.program.execute import run_kernels, walk_kernels
-from diagkit.program.lower import accepted, check_sizes, kernels
+from diagkit.program.lower import check_sizes, kernels
+from diagkit.program.lowered import Lowered
 from diagkit.program.meter import Count
 from diagkit.program.nest import Kernel
 from diagkit.program.pseudocode import pseudocode
-from diagkit.term import InputError, Term
-
-MONOSPACE = "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.35"
+from diagkit.term import Term
 
 
 @dataclass(frozen=True, repr=False)
-class Program:
+class Program(Lowered):
     """The loop nests of a diagram: one kernel per region, in the order in which they run.
 
     * `term`: the diagram; `kernels`: the nests; `sizes`: (name, number) of the axes and tiles that were
@@ -33,21 +31,17 @@ class Program:
     sizes: tuple[tuple[str, int], ...] = ()
 
     @property
-    def missing(self) -> tuple[str, ...]:
-        """Names of the axes and tiles that still have no number."""
-        return tuple(name for name in accepted(self.term) if name not in dict(self.sizes))
+    def deepest(self) -> int:
+        """Tiles of level 1."""
+        return 1
+
+    def at(self, **sizes: Any) -> Program:
+        """The same diagram lowered with these sizes."""
+        return lower(self.term, **sizes)
 
     def pseudocode(self) -> str:
         """The loop nests as text: each line with the tile it makes, the box it comes from and its unit."""
         return pseudocode(self.term.name, self.kernels)
-
-    def __repr__(self) -> str:
-        return self.pseudocode()
-
-    __str__ = __repr__
-
-    def _repr_html_(self) -> str:
-        return f'<pre style="{MONOSPACE}">{escape(self.pseudocode())}</pre>'
 
     def run(self, **arrays: Any) -> Any:
         """The outputs, computed tile by tile: numpy or torch arrays in by name, the same kind out.
@@ -80,24 +74,6 @@ class Program:
         with np.errstate(all="ignore"):
             slow, count = run_kernels(ready.kernels, engine, start)
         return close_arrays(engine, {name: slow[name] for name in self.term.outputs}), count
-
-    def _axes(self) -> dict[str, int]:
-        """The axes that have a number."""
-        return self.term.numbers(dict(self.sizes))
-
-    def _bound(self, engine: Engine) -> Program:
-        """The program at the sizes of the arrays."""
-        found = {name: engine.sizes[name] for name in self.missing if name in engine.sizes}
-        self._need(name for name in self.missing if name not in found)
-        return lower(self.term, **dict(self.sizes), **found) if found else self
-
-    def _need(self, missing: Iterable[str]) -> None:
-        names = list(missing)
-        if names:
-            wanted = ", ".join(f"{name}=..." for name in names)
-            raise InputError(
-                f"{self.term.name} needs a number for {', '.join(names)}", remedy=f"lower it with {wanted}"
-            )
 
 
 def lower(term: Term, /, **sizes: Any) -> Program:

@@ -25,7 +25,7 @@ from diagkit.term.boxes import (
     names,
 )
 from diagkit.term.errors import AxisError, TermError
-from diagkit.term.symbols import arg, where
+from diagkit.term.symbols import arg, finite, where
 
 if TYPE_CHECKING:
     from diagkit.term.term import Term
@@ -60,7 +60,25 @@ def _map_format(box: Any, formats: Sequence[str]) -> str:
         return "bool"
     numbers = [dtype for dtype in formats if dtype != "bool"]
     floats = [dtype for dtype in numbers if _WIDTH[dtype] >= _WIDTH["fp8e4m3"]]
-    return promote(floats or (numbers or ["fp32"]))
+    if floats or not numbers:
+        return promote(floats or ["fp32"])
+    if _made_of(box.expr, _CHOICES):
+        return promote(numbers)
+    return _summed(numbers) if _made_of(box.expr, (*_CHOICES, *_ARITHMETIC)) else "fp32"
+
+
+_CHOICES = (sympy.Symbol, where, sympy.Max, sympy.Min, finite)
+"""What gives back one of its arguments."""
+_ARITHMETIC = (sympy.Integer, sympy.Add, sympy.Mul, sympy.Abs)
+"""What makes whole numbers of whole numbers."""
+
+
+def _made_of(expr: Any, kinds: tuple[Any, ...]) -> bool:
+    """Whether the values of a formula come of such parts alone; powers count as products."""
+    if expr.is_Pow and sympy.Mul in kinds:
+        return bool(expr.exp.is_Integer and expr.exp >= 0) and _made_of(expr.base, kinds)
+    parts = expr.args[1:] if isinstance(expr, where) else expr.args
+    return isinstance(expr, kinds) and all(_made_of(part, kinds) for part in parts)
 
 
 def _summed(formats: Sequence[str]) -> str:
