@@ -17,7 +17,7 @@ from diagkit.cost.exact import Number, evaluate
 from diagkit.cost.kernel import Kernel, kernels, product, tiles
 from diagkit.cost.masks import loop_mask
 from diagkit.cost.memory import Column, Memory, memory
-from diagkit.cost.transfers import Transfer, Transfers, _collect, kernel_transfers
+from diagkit.cost.transfers import Transfer, Transfers, collect, kernel_transfers
 from diagkit.cost.work import Work, kernel_work
 from diagkit.term import FORMATS, InputError, Term, at_level, depth, outer_tiles
 
@@ -75,7 +75,7 @@ def nested_kernels(term: Term, level: int) -> tuple[NestedKernel, ...]:
 
 @dataclass(frozen=True, repr=False)
 class LevelTransfers(Transfers):
-    """Transfers between all neighbouring levels, in one map; `uneven` says where masks need tiles that divide.
+    """Transfers between all neighbouring levels, in one map; `dividing` are pairs of tiles, outer and inner.
 
     Under a mask that skips chunks the inner tiles must divide the outer ones: only then do the chunks that
     one level skips consist of chunks that the next one skips.
@@ -119,8 +119,8 @@ def level_transfers(term: Term) -> LevelTransfers:
     3*a*b*c/16 + a*c
     """
     pairs = [pair for level in range(1, depth(term) + 1) for pair in _crossing(term, level)]
-    amounts = _collect((key, amount) for key, amount, _ in pairs)
-    group = _collect((key, amount) for key, _, amount in pairs)
+    amounts = collect((key, amount) for key, amount, _ in pairs)
+    group = collect((key, amount) for key, _, amount in pairs)
     formats = {key.array: term.wires[key.array].dtype for key, _ in amounts}
     return LevelTransfers(amounts, group, formats, dividing=tuple(_dividing(term)))
 

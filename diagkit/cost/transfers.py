@@ -130,12 +130,13 @@ def transfers(term: Term) -> Transfers:
     a*b + a*c + b*c
     """
     cut = kernels(term)
-    amounts = _collect(pair for kernel in cut for pair in kernel_transfers(kernel))
-    one_group = _collect(pair for kernel in cut for pair in _group_transfers(kernel))
+    amounts = collect(pair for kernel in cut for pair in kernel_transfers(kernel))
+    one_group = collect(pair for kernel in cut for pair in _group_transfers(kernel))
     return Transfers(amounts, one_group, {key.array: term.wires[key.array].dtype for key, _ in amounts})
 
 
-def _collect(pairs: Iterable[tuple[Transfer, Any]]) -> Amounts:
+def collect(pairs: Iterable[tuple[Transfer, Any]]) -> Amounts:
+    """Amounts with equal keys added up, in order of first appearance."""
     found: dict[Transfer, list[Any]] = {}
     for key, amount in pairs:
         found.setdefault(key, []).append(amount)
