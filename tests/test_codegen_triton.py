@@ -314,7 +314,7 @@ def test_small_products_are_padded_to_what_matrix_instructions_take():
     text = text_of("attention", q=3, x=5, d=2, e=1, g_q=2, s_x=4).text
     assert text.count("tl.arange(0, 16)") == 4
     eight = source(lower(in_format(scores_and_values("fp8e4m3")), **{**SIZES, "d": 8, "s_x": 16}), "triton").text
-    assert eight.count("tl.arange(0, 32)") == 2
+    assert eight.count("tl.arange(0, 32)") == 1, "8-bit products sum 32 at a time: the scores do; P is fp32 again"
 
 
 def test_options_follow_the_rule():

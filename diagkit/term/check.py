@@ -82,9 +82,15 @@ def _made_of(expr: Any, kinds: tuple[Any, ...]) -> bool:
 
 
 def _summed(formats: Sequence[str]) -> str:
-    """Sums of short whole numbers take 32 bits."""
+    """Sums of short whole numbers take 32 bits, and so do sums with an 8-bit float in them: nothing adds up
+    in fewer."""
+    if _SHORT_FLOATS & {*formats}:
+        return promote([*formats, "fp32"])
     found = promote(formats)
     return "int32" if found in ("bool", "int4", "int8") else found
+
+
+_SHORT_FLOATS = {"fp8e4m3", "fp8e5m2"}
 
 
 _FORMAT_OF: dict[type[Box], Callable[..., str]] = {
