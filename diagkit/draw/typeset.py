@@ -11,7 +11,7 @@ import sympy
 
 from diagkit.draw.fonts import SERIF, clean, fit, width
 from diagkit.draw.scene import Run, Runs, runs_width
-from diagkit.term import finite, quotient, where
+from diagkit.term import FORMATS, finite, quotient, where
 
 THIN = "\u2009"
 TIMES = "\u2009·\u2009"
@@ -79,13 +79,17 @@ def _within(runs: Runs, room: float, size: float) -> Runs:
 
 
 def short_name(wire: str) -> str:
-    """The last part of a wire's dotted name: "O.m" inside O is m; a trailing ".new" stays with it.
+    """The last part of a wire's dotted name: "O.m" inside O is m; a trailing ".new" stays with it, and
+    a number format goes below the name it was given to.
 
-    >>> short_name("O.m.new"), short_name("S")
-    ('m.new', 'S')
+    >>> short_name("O.m.new"), short_name("S"), short_name("O.K.int8")
+    ('m.new', 'S', 'K_int8')
     """
     base, primes = _primes(wire)
-    return base.rpartition(".")[2] + ".new" * len(primes) if base.rpartition(".")[2] else wire
+    parts = base.split(".")
+    cast = len(parts) > 1 and parts[-1].partition("_")[0] in FORMATS
+    last = f"{parts[-2]}_{parts[-1].partition('_')[0]}" if cast else parts[-1]
+    return last + ".new" * len(primes) if last else wire
 
 
 def source_name(name: str) -> Runs:

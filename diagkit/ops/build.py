@@ -252,7 +252,7 @@ def cast(value: Node, dtype: str, name: str | None = None) -> Node:
     >>> dk.Diagram(dk.cast(X, "fp16"))(X=[0.1])
     array([0.09997559])
     """
-    return Node(Cast("", _need_node(value).axes, (), check_format(dtype)), (value,), f"{dtype}", name)
+    return Node(Cast("", _need_node(value).axes, (), check_format(dtype)), (value,), "", name)
 
 
 def rename(value: Node, name: str | None = None, **axes_to: Axis) -> Node:

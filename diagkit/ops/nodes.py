@@ -11,11 +11,13 @@ import numpy as np
 import sympy
 
 from diagkit.term import (
+    FORMATS,
     Array,
     Axes,
     AxisError,
     Block,
     Box,
+    Cast,
     Contract,
     Map,
     Reduce,
@@ -291,16 +293,23 @@ def _free(base: str, taken: set[str]) -> str:
     return name
 
 
+def _stem(wire: str) -> str:
+    """The part of a wire's name that says what it holds: `K` of `K.int8`, `max` of `softmax.max`."""
+    parts = wire.split(".")
+    return parts[-2] if len(parts) > 1 and parts[-1].partition("_")[0] in FORMATS else parts[-1]
+
+
 _HINTS: dict[type[Box], Callable[[Any, list[str]], str]] = {
     Contract: lambda box, wires: "".join(wires),
     Reduce: lambda box, wires: f"{box.op}({wires[0]})",
     Map: lambda box, wires: f"f({', '.join(wires)})",
+    Cast: lambda box, wires: f"{wires[0]}.{box.dtype}",
 }
 
 
 def _hint(node: Node, wire: Mapping[int, str]) -> str:
     """A name from what the box is: its inputs' names put together, kept short."""
-    wires = [wire[id(source)].rpartition(".")[2] for source in node.inputs]
+    wires = [_stem(wire[id(source)]) for source in node.inputs]
     box = node.source
     case = _HINTS.get(type(box))  # type: ignore[arg-type]
     made = case(box, wires) if case else box.kind if isinstance(box, Box) else box.name
