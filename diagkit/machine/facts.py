@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from diagkit.machine.fields import INTEGERS, LEVELS, PER_MULTIPROCESSOR, unit_of
+from diagkit.machine.fields import CLUSTERS, INTEGERS, LEVELS, PER_MULTIPROCESSOR, unit_of
 from diagkit.machine.show import Row, readable, table_html, table_text
 from diagkit.term import DiagkitError
 
@@ -203,6 +203,46 @@ stated there: peak.fp16_flop_per_s, peak.int8_op_per_s, peak.fp32_flop_per_s
             return float(self[per_clk]) * self.count(level) * self.clock_hz
         return float(self[f"level.{level}.bandwidth_bytes_per_s"])
 
+    def cluster_bandwidth(self, size: int) -> float:
+        """Bytes per second read within clusters of `size` multiprocessors; of 1, what comes from above.
+
+        >>> from diagkit.machine import load
+        >>> load("H800-PCIe").cluster_bandwidth(2)
+        3270000000000.0
+        """
+        return float(self[f"level.cluster.bandwidth_of_{size}_bytes_per_s"])
+
+    @property
+    def clusters(self) -> tuple[int, ...]:
+        """The cluster sizes with a stated rate.
+
+        >>> from diagkit.machine import load
+        >>> load("H800-PCIe").clusters
+        (1, 2, 4)
+        """
+        return tuple(size for size in CLUSTERS if f"level.cluster.bandwidth_of_{size}_bytes_per_s" in self)
+
+    def energy(self, level: str = "global") -> float:
+        """Joules for a byte that is moved between that level and the faster ones.
+
+        >>> from diagkit.machine import load
+        >>> load("RTX4090").energy("global")
+        Traceback (most recent call last):
+        ...
+        diagkit.machine.facts.MachineError: RTX4090 states no level.global.energy_j_per_byte \
+(data/machines/RTX4090.toml); stated there: level.global.capacity_bytes, level.global.bandwidth_bytes_per_s
+        """
+        return float(self[f"level.{level}.energy_j_per_byte"])
+
+    def work_energy(self, dtype: str) -> float:
+        """Joules for a FLOP (an op for integers) in a number format: the arithmetic alone.
+
+        >>> from diagkit.machine import load
+        >>> load("A100-SXM-80GB").work_energy("fp16")
+        3.6e-13
+        """
+        return float(self[f"energy.{stem(dtype, '_j_per')}"])
+
     def ridge(self, dtype: str, level: str = "global") -> float:
         """FLOP per byte at which the memory of that level and the arithmetic take equal time.
 
@@ -239,7 +279,7 @@ stated there: peak.fp16_flop_per_s, peak.int8_op_per_s, peak.fp32_flop_per_s
         return table_html(self._heading(), self._rows(), self.text("note"))
 
 
-def stem(dtype: str) -> str:
+def stem(dtype: str, between: str = "") -> str:
     """The head of a rate's field name: both fp8 formats share one, integers count op and not FLOP."""
     name = "fp8" if dtype.startswith("fp8") else dtype
-    return f"{name}_{'op' if name in INTEGERS else 'flop'}"
+    return f"{name}{between}_{'op' if name in INTEGERS else 'flop'}"

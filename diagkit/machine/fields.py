@@ -17,6 +17,9 @@ UNITS = {
     "_op_per_clk_per_sm": "op/clk",
     "_flop_per_s": "FLOP/s",
     "_op_per_s": "op/s",
+    "_j_per_byte": "J/B",
+    "_j_per_flop": "J/FLOP",
+    "_j_per_op": "J/op",
     "_bytes": "B",
     "_hz": "Hz",
     "_w": "W",
@@ -30,15 +33,25 @@ def rates(ending: str) -> tuple[str, ...]:
 
 LEVEL_FIELDS = (
     "capacity_bytes", "capacity_per_block_bytes", "count", "bandwidth_bytes_per_s", "bandwidth_bytes_per_clk",
+    "energy_j_per_byte",
 )  # fmt: skip
+CLUSTERS = (1, 2, 4, 8, 16)
+CLUSTER_FIELDS = tuple(f"bandwidth_of_{size}_bytes_per_s" for size in CLUSTERS)
+"""What is read within a cluster of so many multiprocessors; of 1: what comes from above."""
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "device": ("multiprocessors", "clock_hz", "max_clock_hz", "power_w"),
     **{f"level.{level}": LEVEL_FIELDS for level in LEVELS},
-    "tensor": rates("_per_clk_per_sm"),
+    "level.cluster": (*LEVEL_FIELDS, *CLUSTER_FIELDS),
+    "tensor": (*rates("_per_clk_per_sm"), "mma_sync_part"),
     "fma": rates("_per_clk_per_sm"),
     "special": ("exp_op_per_clk_per_sm",),
     "peak": rates("_per_s"),
+    "energy": (
+        *(f"{name}_j_per_flop" for name in FLOATS),
+        *(f"{name}_j_per_op" for name in INTEGERS),
+        "exp_j_per_op",
+    ),
     "measured": ("copy_bytes_per_s", *(rate.replace("_flop", "_matmul_flop") for rate in rates("_per_s"))),
 }
 """Section to the fields it may have; a section or field that is not here is refused when a file is read."""

@@ -10,6 +10,7 @@ HEAD: Row = ("field", "value", "grade", "source")
 PREFIXES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))  # no P: the field says 1979 TFLOP/s
 BINARY = (("MiB", 1 << 20), ("KiB", 1 << 10))
 UNSCALED = ("", "W", "B/clk", "FLOP/clk", "op/clk")
+TINY = ("J/B", "J/FLOP", "J/op")  # shown in picojoules
 CELL = "text-align:left;padding:1px 10px 1px 0"
 
 
@@ -18,9 +19,13 @@ def readable(value: float, unit: str) -> str:
 
     >>> readable(3.35e12, "B/s"), readable(232_448, "B"), readable(80_000_000_000, "B"), readable(132, "")
     ('3.35 TB/s', '227 KiB', '80 GB', '132')
+    >>> readable(3.12e-11, "J/B")
+    '31.2 pJ/B'
     """
     if unit in UNSCALED:
         return f"{value:,g} {unit}".strip()
+    if unit in TINY:
+        return f"{value * 1e12:.4g} p{unit}"
     binary = [f"{value / size:g} {name}" for name, size in BINARY if unit == "B" and is_whole(value, size)]
     return binary[0] if binary else decimal(value, unit)
 
