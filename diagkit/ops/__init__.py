@@ -65,14 +65,17 @@ from diagkit.ops.inputs import bind_sizes as bind_sizes
 from diagkit.ops.libraries import numpy_dtype as numpy_dtype
 from diagkit.ops.nodes import Node, block, combine
 from diagkit.ops.nodes import trace as trace
+from diagkit.ops.quantize import LARGEST as LARGEST
+from diagkit.ops.quantize import dequantize, hadamard, quantize
+from diagkit.ops.quantize import largest_code as largest_code
 from diagkit.ops.scalars import BY_SYMBOL as BY_SYMBOL
 from diagkit.ops.scalars import SCALARS as SCALARS
 from diagkit.ops.scalars import Scalar as Scalar
 
 __all__ = [
     "Node", "absolute", "alibi_slopes", "amax", "amin", "array", "attention", "axes", "axis", "block", "blocked",
-    "cast", "causal", "combine", "contract", "cos", "cross_entropy", "einsum", "equal", "erf", "exp", "floor", "gelu",
-    "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean", "minimum", "reduce", "relu", "rename",
-    "rms_norm", "select", "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh",
-    "total", "variance", "view", "weight", "window",
+    "cast", "causal", "combine", "contract", "cos", "cross_entropy", "dequantize", "einsum", "equal", "erf", "exp",
+    "floor", "gelu", "hadamard", "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean", "minimum",
+    "quantize", "reduce", "relu", "rename", "rms_norm", "select", "sigmoid", "sign", "silu", "sin", "softmax",
+    "spherical", "spread", "sqrt", "tanh", "total", "variance", "view", "weight", "window",
 ]  # fmt: skip

@@ -18,7 +18,9 @@ from diagkit.term import FormatError, InputError
 _NUMPY = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bool": "bool_"}
 _NUMPY |= {"int64": "int64", "int32": "int32", "int8": "int8"}
 _NARROW = {"bf16": "bfloat16", "fp8e4m3": "float8_e4m3fn", "fp8e5m2": "float8_e5m2", "int4": "int4"}
-_LARGEST = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
+_NARROW |= {"fp8e8m0": "float8_e8m0fnu"}
+_ENDS = {"fp8e4m3": (-448.0, 448.0), "fp8e5m2": (-57344.0, 57344.0), "fp8e8m0": (2.0**-127, 2.0**127)}
+_SHORT = {"int4", "int8", "int16", "uint8", "uint16"}
 _WHOLE = {"int4": (-8, 7), "int8": (-128, 127)}
 
 
@@ -35,9 +37,9 @@ class Numpy:
 
     @staticmethod
     def array(value: Any) -> Any:
-        """The value as an array of this library; int4 becomes int8, which can be computed with."""
+        """The value as an array of this library; short whole numbers become int32, in which products fit."""
         value = np.asarray(value)
-        return value.astype(np.int8) if str(value.dtype) == "int4" else value
+        return value.astype(np.int32) if str(value.dtype) in _SHORT else value
 
     @staticmethod
     def kind(value: Any) -> str:
@@ -84,11 +86,11 @@ class Numpy:
 
     @staticmethod
     def round_to(value: Any, dtype: str) -> Any:
-        """`value` rounded to the format and back, half to even; fp8 saturates at its largest number, int8
-        and int4 at theirs, with 0 for what is no number."""
+        """`value` rounded to the format and back, half to even; fp8 saturates at its ends (fp8e8m0, of
+        powers of two, at 2**-127 too), int8 and int4 at theirs, with 0 for what is no number."""
         if dtype in _WHOLE:
             return np.clip(np.nan_to_num(np.rint(value), nan=0.0), *_WHOLE[dtype]).astype(value.dtype)
-        clipped = np.clip(value, -_LARGEST[dtype], _LARGEST[dtype]) if dtype in _LARGEST else value
+        clipped = np.clip(value, *_ENDS[dtype]) if dtype in _ENDS else value
         with np.errstate(over="ignore", invalid="ignore"):
             return clipped.astype(numpy_dtype(dtype)).astype(value.dtype)
 
@@ -150,8 +152,8 @@ class Torch:
 
     @staticmethod
     def array(value: Any) -> Any:
-        """The value as an array of this library."""
-        return value
+        """The value as an array of this library; short whole numbers become int32, in which products fit."""
+        return value.int() if str(value.dtype).removeprefix("torch.") in _SHORT else value
 
     @staticmethod
     def kind(value: Any) -> str:
@@ -227,7 +229,9 @@ class Torch:
         target = getattr(self.torch, named, None)
         if target is None:
             raise FormatError(f"torch has no {dtype}", remedy="hand in numpy arrays")
-        clipped = value.clamp(-_LARGEST[dtype], _LARGEST[dtype]) if dtype in _LARGEST else value
+        clipped = value.clamp(*_ENDS[dtype]) if dtype in _ENDS else value
+        if dtype == "fp8e8m0":  # below 2**-126 torch rounds everything up
+            clipped = clipped.masked_fill(clipped < 1.5 * 2.0**-127, 2.0**-127)
         return clipped.to(target).to(value.dtype)
 
 

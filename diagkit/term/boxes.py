@@ -20,13 +20,14 @@ FORMATS: dict[str, int] = {
     "bf16": 16,
     "fp8e4m3": 8,
     "fp8e5m2": 8,
+    "fp8e8m0": 8,
     "int64": 64,
     "int32": 32,
     "int8": 8,
     "int4": 4,
     "bool": 8,
 }
-"""Bits that one element of each number format takes in memory."""
+"""Bits that one element of each number format takes in memory; fp8e8m0 is a power of two, for scales."""
 
 
 def check_format(dtype: str) -> str:
@@ -238,7 +239,8 @@ class Index(Box):
 
 @dataclass(frozen=True, repr=False)
 class Cast(Box):
-    """The input, rounded to the number format `dtype` (to nearest, ties to even; fp8 saturates)."""
+    """The input, rounded to the number format `dtype` (to nearest, ties to even; fp8, int8 and
+    int4 saturate)."""
 
     dtype: str
     kind: ClassVar[str] = "cast"

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from diagkit.term.term import Term
 
 REDUCTIONS = ("sum", "max", "min")
-_WIDTH = {"int4": 0, "int8": 1, "int32": 2, "int64": 3, "fp8e4m3": 4, "fp8e5m2": 4, "fp16": 5, "bf16": 5}
-_WIDTH |= {"bool": -1, "tf32": 6, "fp32": 7, "fp64": 8}
+_WIDTH = {"int4": 0, "int8": 1, "int32": 2, "int64": 3, "fp16": 5, "bf16": 5}
+_WIDTH |= {"fp8e4m3": 4, "fp8e5m2": 4, "fp8e8m0": 4, "bool": -1, "tf32": 6, "fp32": 7, "fp64": 8}
 
 
 def promote(formats: Sequence[str]) -> str:
@@ -60,6 +60,8 @@ def _map_format(box: Any, formats: Sequence[str]) -> str:
         return "bool"
     numbers = [dtype for dtype in formats if dtype != "bool"]
     floats = [dtype for dtype in numbers if _WIDTH[dtype] >= _WIDTH["fp8e4m3"]]
+    if "fp8e8m0" in floats and not _made_of(box.expr, _CHOICES):
+        return promote([*floats, "fp32"])  # what is made of powers of two is none
     if floats or not numbers:
         return promote(floats or ["fp32"])
     if _made_of(box.expr, _CHOICES):
@@ -90,7 +92,7 @@ def _summed(formats: Sequence[str]) -> str:
     return "int32" if found in ("bool", "int4", "int8") else found
 
 
-_SHORT_FLOATS = {"fp8e4m3", "fp8e5m2"}
+_SHORT_FLOATS = {"fp8e4m3", "fp8e5m2", "fp8e8m0"}
 
 
 _FORMAT_OF: dict[type[Box], Callable[..., str]] = {
