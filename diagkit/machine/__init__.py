@@ -4,15 +4,19 @@ Time, energy and schedule models take a `Machine` as an argument; nothing here g
 """
 
 from diagkit.machine.activations import activations, recorded_numbers, tokens
-from diagkit.machine.anchors import Anchor, Comparison, additive_rate, anchors, compare
+from diagkit.machine.additive import ASSUMPTIONS, Assumption, Case, additive_rate, balanced_d, case_clocks, case_rate
+from diagkit.machine.anchors import Anchor, Comparison, anchors, compare
 from diagkit.machine.facts import GRADES, Machine, MachineError, Number
 from diagkit.machine.files import data_path, load, names
+from diagkit.machine.implementations import IMPLEMENTATIONS, Implementation, implementation
 from diagkit.machine.measured import cores, here, measure_here, processor
+from diagkit.machine.show import Sheet
 from diagkit.machine.times import Times, times
 from diagkit.machine.warpgroups import Pipeline, pipeline, softmax_time
 
 __all__ = [
-    "GRADES", "Anchor", "Comparison", "Machine", "MachineError", "Number", "Pipeline", "Times", "activations",
-    "additive_rate", "anchors", "compare", "cores", "data_path", "here", "load", "measure_here", "names",
-    "pipeline", "processor", "recorded_numbers", "softmax_time", "times", "tokens",
+    "ASSUMPTIONS", "GRADES", "IMPLEMENTATIONS", "Anchor", "Assumption", "Case", "Comparison", "Implementation",
+    "Machine", "MachineError", "Number", "Pipeline", "Sheet", "Times", "activations", "additive_rate", "anchors",
+    "balanced_d", "case_clocks", "case_rate", "compare", "cores", "data_path", "here", "implementation", "load",
+    "measure_here", "names", "pipeline", "processor", "recorded_numbers", "softmax_time", "times", "tokens",
 ]  # fmt: skip

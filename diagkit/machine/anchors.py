@@ -1,32 +1,23 @@
-"""The additive model of attention's speed, held against the published figures of data/anchors.csv.
+"""The published figures of data/anchors.csv, and the additive model held against them.
 
-A score costs one multiprocessor 2d FLOP of QK, 2d of PV and an exponential; the model adds the three up:
-4d/r + 1/16 clocks where both products run at r FLOP per clock. Nothing is fitted, by row or in all.
-It is arithmetic that happens to come near, not a mechanism: the best kernels do overlap softmax with products.
+Every forward speed is there; what is left out is named with its reason. The model and its assumptions are in
+`additive`; each can be switched off here, to see what it buys.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from html import escape
 from statistics import median
 
+from diagkit.machine.additive import ASSUMPTIONS, BARE, FIXED, Case, case_rate, switched_on
 from diagkit.machine.facts import Machine, MachineError
 from diagkit.machine.files import data_path, load
-from diagkit.machine.show import aligned, html_row
+from diagkit.machine.show import Sheet
 
-ASSUMED = (
-    ("additive", "QK, exponentials and PV follow one another on a multiprocessor; nothing overlaps"),
-    ("softmax", "is one exponential per score at the stated rate: maxima, sums, rescaling and casts are free"),
-    ("rates", "tensor cores reach their stated dense rate, at the clock that the stated peaks assume"),
-    ("formats", 'of two formats, such as "int8+fp8", the first is that of QK and the second that of PV'),
-    ("moving", "all transfers hide behind the arithmetic; no launch, no last wave that fills only part of the machine"),
-    ("causal", "exact pairs: no tile on the diagonal is computed in part for nothing"),
-    ("machines", '"H100" and "H800" are taken as H100-SXM, "A100" as A100-SXM-80GB'),
-)
 MACHINES = {"H100": "H100-SXM", "H800": "H100-SXM", "A100": "A100-SXM-80GB"}
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
 SAME = "same"
@@ -37,9 +28,20 @@ LEFT_OUT: dict[str, Callable[[Mapping[str, str]], bool]] = {
 }
 
 
+CONDITIONS: dict[str, Callable[[re.Match[str], Anchor], int]] = {
+    r"16k tokens, hidden 2048": lambda _, it: 16384 // it.length * 2048 // it.d,
+    r"B\*S=16k H=(\d+)": lambda match, it: 16384 // it.length * int(match[1]),
+    r"\bB(\d+) H(\d+)": lambda match, _: int(match[1]) * int(match[2]),
+}
+"""How the conditions of a row say how many heads ran, batch included."""
+
+
 @dataclass(frozen=True)
 class Anchor:
-    """One published speed: `tflops` at a sequence length, forward (FLOP: 4 B H Nq Nk d, exact pairs if causal)."""
+    """One published speed: `tflops` at a sequence length, forward (FLOP: 4 B H Nq Nk d, exact pairs if causal).
+
+    `without` names the assumptions that its prediction does without.
+    """
 
     gpu: str
     impl: str
@@ -50,6 +52,7 @@ class Anchor:
     tflops: float
     conditions: str
     source: str
+    without: tuple[str, ...] = ()
 
     @property
     def machine(self) -> Machine:
@@ -57,9 +60,20 @@ class Anchor:
         return load(MACHINES.get(self.gpu, self.gpu))
 
     @property
+    def heads(self) -> int | None:
+        """Batch times heads, where the conditions say so."""
+        found = ((re.search(pattern, self.conditions), count) for pattern, count in CONDITIONS.items())
+        return next((count(match, self) for match, count in found if match), None)
+
+    @property
+    def case(self) -> Case:
+        """What was run, as the model takes it."""
+        return Case(self.machine, self.impl, self.dtype, self.d, self.causal, self.length, self.heads)
+
+    @property
     def predicted(self) -> float:
         """TFLOP/s by the additive model."""
-        return additive_rate(self.machine, self.dtype, self.d) / 1e12
+        return case_rate(self.case, self.without) / 1e12
 
     @property
     def error(self) -> float:
@@ -71,38 +85,6 @@ class Anchor:
         kind = "causal" if self.causal else "full"
         speeds = f"{self.predicted:.0f}", f"{self.tflops:g}", f"{self.error:+.1%}"
         return self.gpu, self.impl, self.dtype, str(self.d), kind, str(self.length), *speeds
-
-
-def score_clocks(machine: Machine, dtype: str, d: int) -> float:
-    """Clocks that one score takes one multiprocessor: QK, exponential and PV added up.
-
-    `dtype` is a format, or that of QK and that of PV joined by "+"; `d` in elements of a head.
-    Errors: `MachineError` where the machine states no rate for a format.
-
-    >>> score_clocks(load("H100-SXM"), "fp16", 128), score_clocks(load("H100-SXM"), "int8+fp16", 128)
-    (0.1875, 0.15625)
-    """
-    first, _, second = dtype.partition("+")
-    products = sum(2 * d / machine.tensor_rate(kind) for kind in (first, second or first))
-    return products + 1 / machine.exp_rate()
-
-
-def additive_rate(machine: Machine, dtype: str, d: int) -> float:
-    """FLOP/s of forward attention on the whole machine by the additive model.
-
-    >>> [round(additive_rate(load("H100-SXM"), "fp16", d) / 1e12) for d in (64, 128, 256)]
-    [495, 660, 792]
-    """
-    return 4 * d / score_clocks(machine, dtype, d) * machine.multiprocessors * machine.clock_hz
-
-
-def balanced_d(machine: Machine, dtype: str) -> float:
-    """The head size, in elements, at which exponentials and products of a score take equal time.
-
-    >>> [balanced_d(load("H100-SXM"), dtype) for dtype in ("fp16", "fp8e4m3")], balanced_d(load("RTX4090"), "fp16")
-    ([64.0, 128.0], 8.0)
-    """
-    return machine.tensor_rate(dtype) / (4 * machine.exp_rate())
 
 
 @lru_cache(maxsize=1)
@@ -154,8 +136,9 @@ class Comparison:
 
     @property
     def assumed(self) -> tuple[tuple[str, str], ...]:
-        """Name and text of each assumption."""
-        return ASSUMED
+        """Name and text of each assumption that is made."""
+        on = switched_on(self.anchors[0].without)
+        return tuple((each.name, f"{each.text} ({each.source})") for each in on) + FIXED
 
     @property
     def left_out(self) -> tuple[tuple[str, int], ...]:
@@ -164,10 +147,33 @@ class Comparison:
 
     def only(self, **wanted: str | int | bool) -> Comparison:
         """Those with such values: gpu, impl, dtype, d, causal, length. Errors: `MachineError` if there are none."""
-        kept = tuple(each for each in self.anchors if all(getattr(each, key) == wanted[key] for key in wanted))
+        return self._kept(lambda each: all(getattr(each, key) == value for key, value in wanted.items()), wanted)
+
+    def family(self, start: str) -> Comparison:
+        """Those whose implementation's name begins so: "FA3" has FA3, FA3-fp16 and FA3-fp8."""
+        return self._kept(lambda each: each.impl.startswith(start), start)
+
+    def _kept(self, keeps: Callable[[Anchor], bool], wanted: object) -> Comparison:
+        kept = tuple(each for each in self.anchors if keeps(each))
         if not kept:
             raise MachineError(f"no published speed with {wanted}", remedy="see anchors() for what there is")
         return Comparison(kept)
+
+    def without(self, *names: str) -> Comparison:
+        """The same with these assumptions switched off, and no others."""
+        switched_on(names)
+        return Comparison(tuple(replace(each, without=names) for each in self.anchors))
+
+    def switched_off(self) -> Sheet:
+        """The median absolute error with each assumption off in turn, and with all of a kernel's own off."""
+        cases = [(), *((each.name,) for each in ASSUMPTIONS), BARE]
+        return Sheet(("without", "FA3", "all"), tuple(self._without_row(names) for names in cases))
+
+    def _without_row(self, names: Collection[str]) -> tuple[str, ...]:
+        changed = self.without(*names)
+        errors = (f"{part.median_error:.1%}" for part in (changed.family("FA3"), changed))
+        said = "all but the first two" if names == BARE else ", ".join(names) or "(nothing)"
+        return said, *errors
 
     def groups(self) -> Iterator[Comparison]:
         """One comparison for each machine, implementation, format and mask, in order of first mention."""
@@ -184,6 +190,10 @@ class Comparison:
         gpu, impl, dtype, _, kind, *_ = self.anchors[0].row()
         return gpu, impl, dtype, kind, str(len(self.anchors)), f"{self.median_error:.1%}", f"{self.worst.error:+.1%}"
 
+    def table(self) -> Sheet:
+        """The groups as a table."""
+        return Sheet(GROUP_HEAD, tuple(self.summary()))
+
     def rows(self) -> list[tuple[str, ...]]:
         """The table: one row for each published speed."""
         return [each.row() for each in self.anchors]
@@ -194,19 +204,16 @@ class Comparison:
         said += [f"assumed, {name}: {text}" for name, text in self.assumed]
         return said + [f"left out, {count} rows, {why}" for why, count in self.left_out]
 
+    def _sheets(self) -> tuple[Sheet, Sheet]:
+        return Sheet(HEAD, tuple(self.rows())), Sheet(GROUP_HEAD, tuple(self.summary()), tuple(self.notes()))
+
     def __repr__(self) -> str:
-        tables = aligned([HEAD, *self.rows()]), aligned([GROUP_HEAD, *self.summary()])
-        return "\n\n".join("\n".join(part) for part in (*tables, self.notes()))
+        return "\n\n".join(map(repr, self._sheets()))
 
     def _repr_html_(self) -> str:
-        tables = ((HEAD, self.rows()), (GROUP_HEAD, self.summary()))
-        return "".join(_html(*one) for one in tables) + "".join(f"<div>{escape(note)}</div>" for note in self.notes())
+        return "".join(sheet._repr_html_() for sheet in self._sheets())
 
 
 def compare(least: int = 4096) -> Comparison:
     """The additive model against every published forward speed at that sequence length or longer."""
     return Comparison(tuple(anchors(least)))
-
-
-def _html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return f"<table>{html_row('th', head)}{''.join(html_row('td', row) for row in rows)}</table>"

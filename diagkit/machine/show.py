@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 
 Row = tuple[str, str, str, str]
@@ -91,3 +92,30 @@ def html_row(tag: str, cells: Sequence[str]) -> str:
     """One row of cells of that tag."""
     inner = "".join(f'<{tag} style="{CELL}">{escape(cell)}</{tag}>' for cell in cells)
     return f"<tr>{inner}</tr>"
+
+
+@dataclass(frozen=True, repr=False)
+class Sheet:
+    """A table that shows itself: a head, rows of texts, notes below.
+
+    >>> Sheet(("unit", "clocks"), (("tensor", "6"),), ("per row",))
+    unit    clocks
+    tensor  6
+    per row
+    """
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def column(self, name: str) -> list[str]:
+        """The cells of one column."""
+        place = self.head.index(name)
+        return [row[place] for row in self.rows]
+
+    def __repr__(self) -> str:
+        return "\n".join([*aligned([self.head, *self.rows]), *self.notes])
+
+    def _repr_html_(self) -> str:
+        body = html_row("th", self.head) + "".join(html_row("td", row) for row in self.rows)
+        return f"<table>{body}</table>" + "".join(f"<div>{escape(note)}</div>" for note in self.notes)
