@@ -75,3 +75,18 @@ def test_legal_tile(benchmark: Any, mask: str) -> None:
     """Aim: under 0.5 s, the mask's tiles counted exactly."""
     term = cost_cases.masked(mask)
     benchmark(lambda: cost.legal_tile(term, 227 * 1024, unit="bytes", dtype="fp16", **SIZES))
+
+
+@pytest.mark.parametrize("mask", ["none", "top-left"])
+def test_sweep_of_ten_thousand_points(benchmark: Any, mask: str) -> None:
+    """Aim: under 2 s, every count exact: 4 machines, 10 lengths, 2 head sizes, 5 by 25 tiles."""
+    diagram = dk.Diagram(**{name: getattr(cost_cases.masked(mask), name) for name in PARTS})
+    tiles = {"g_q": [16, 32, 64, 128, 256], "s_x": range(16, 416, 16)}
+    lengths = [2**k for k in range(8, 18)]
+    machines = ["A100-SXM-80GB", "B200", "H100-SXM", "T4"]
+    swept = benchmark(lambda: diagram.sweep(machines, "fp16", q=lengths, x="q", d=[64, 128], e="d", **tiles))
+    assert len(swept) == 10_000
+    assert benchmark.stats["min"] < 2
+
+
+PARTS = ("inputs", "boxes", "outputs", "levels", "labels", "forms")

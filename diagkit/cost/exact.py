@@ -22,7 +22,7 @@ def ratio(above: Any, below: Any) -> Any:
     return Fraction(above) / below if exactly else above / below
 
 
-class _Python(StrPrinter):  # type: ignore[misc]
+class PythonText(StrPrinter):  # type: ignore[misc]
     """A size formula as Python source: whole numbers stay whole, of any length."""
 
     printmethod = "_exact"  # a formula's own way of showing itself is not Python
@@ -89,8 +89,8 @@ def compiled(expr: Any) -> tuple[tuple[Any, ...], Callable[..., Any]]:
     symbols = tuple(sorted(expr.free_symbols, key=lambda symbol: symbol.name))
     places = {symbol: f"v{number}" for number, symbol in enumerate(symbols)}
     sums = {node: f"s{number}" for number, node in enumerate(sorted(expr.atoms(visited), key=sympy.default_sort_key))}
-    once = ", ".join(_Python(places).doprint(node) for node in sums)
-    source = f"(lambda {', '.join(sums.values())}: {_Python({**places, **sums}).doprint(expr)})({once})"
+    once = ", ".join(PythonText(places).doprint(node) for node in sums)
+    source = f"(lambda {', '.join(sums.values())}: {PythonText({**places, **sums}).doprint(expr)})({once})"
     # The text is ours: symbols became v0, v1, ..., everything else is a number or an operator.
     return symbols, eval(f"lambda {', '.join(places.values())}: {source}", dict(_NAMES))  # noqa: S307
 

@@ -115,13 +115,21 @@ def count_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Tri
     axes = [tuple(map(int, other)) for other in others]
     kind = np.int64 if prod((x + s, *(size + tile for size, tile, _ in axes))) < SMALL else object
     tiles = [_tiles_of(axis, place, len(axes), kind) for place, axis in enumerate(axes)]
-    lo, hi = _loosest(tiles, bounds, x, kind)
+    lines = [(int(sign), tuple(map(int, slopes)), int(shift)) for sign, slopes, shift in bounds]
+    weight = seen((np.array(x, dtype=kind), s, bool(positions)), tiles, lines)
+    return int(np.broadcast_to(weight, tuple(len(rows.reshape(-1)) for _, _, rows in tiles)).sum())
+
+
+def seen(stream: Triple, tiles: Sequence[Lines], bounds: Sequence[Triple]) -> Any:
+    """What each tile visits of the streamed axis (size, chunk, positions or chunks), in whole numbers."""
+    x, s, positions = stream
+    lo, hi = _loosest(tiles, bounds, x)
     first, end = lo // s, -(-hi // s)
     covered = np.minimum(end * s, x) - first * s if positions else end - first
     weight = np.where(lo < hi, covered, 0)
     for _, _, rows in tiles:
         weight = weight * rows
-    return int(np.broadcast_to(weight, tuple(len(rows.reshape(-1)) for _, _, rows in tiles)).sum())
+    return weight
 
 
 SMALL = 1 << 60
@@ -140,13 +148,11 @@ def _tiles_of(axis: Triple, place: int, count: int, kind: Any) -> Lines:
     return first.reshape(shape), last.reshape(shape), rows.reshape(shape)
 
 
-def _loosest(tiles: Sequence[Lines], bounds: Sequence[Triple], x: int, kind: Any) -> tuple[Any, Any]:
+def _loosest(tiles: Sequence[Lines], bounds: Sequence[Triple], x: Any) -> tuple[Any, Any]:
     """The positions lo <= j < hi that the loosest row of each tile may see."""
-    lo, hi = np.array(0, dtype=kind), np.array(x, dtype=kind)
+    lo, hi = np.zeros_like(x), x
     for sign, slopes, shift in bounds:
-        most = int(shift) + sum(
-            k * (last if k > 0 else first) for k, (first, last, _) in zip(slopes, tiles, strict=True)
-        )
+        most = shift + sum(k * (last if k > 0 else first) for k, (first, last, _) in zip(slopes, tiles, strict=True))
         if sign > 0:
             hi = np.minimum(hi, most // sign + 1)
         else:

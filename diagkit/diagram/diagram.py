@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from diagkit import bench
     from diagkit.diagram.prediction import Prediction
     from diagkit.diagram.shown import Comparison, Picture
+    from diagkit.diagram.sweep import Sweep
 
 
 class Diagram(Term):
@@ -174,6 +175,13 @@ class Diagram(Term):
         from diagkit.diagram.prediction import predict
 
         return predict(self, machine, dtype, sizes)
+
+    def sweep(self, machines: Any, dtype: str | None = None, **sizes: Any) -> Sweep:
+        """Amounts and times at every combination of machines, sizes and tiles, in one table:
+        ``sweep(["A100-SXM-80GB", "H100-SXM"], "fp16", q=[1024, 2048], x="q", d=128, g_q=[64, 128], s_x=64)``."""
+        from diagkit.diagram.sweep import sweep
+
+        return sweep(self, machines, dtype, sizes)
 
     def lower(self, **sizes: Any) -> program.Program:
         """The loop nest at these sizes and tiles, in elements; what is left out stays symbolic."""

@@ -67,15 +67,15 @@ class Prediction:
         return f'<table style="border-collapse:collapse">{cells}</table>'
 
 
-def predict(term: Term, name: str, dtype: str | None, given: Mapping[str, int]) -> Prediction:
-    """The prediction for `term` on the machine of that name, at sizes and tiles in elements.
+def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[str, int]) -> Prediction:
+    """The prediction for `term` on a machine or the one of that name, at sizes and tiles in elements.
 
     Tiles that are not given are the best legal ones for the fast memory of one block. Raises DiagkitError
     for a size that is missing, MachineError for an unknown machine or format.
     """
-    found = machine.load(name)
+    found = name if isinstance(name, Machine) else machine.load(name)
     kind = dtype or promote([array.dtype for array in term.inputs if array.dtype != "bool"])
-    _need_sizes(term, given)
+    need_sizes(term, given)
     sizes = term.numbers(given)
     tiles, chosen = _tiles(term, found, dtype, given, sizes)
     everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
@@ -86,7 +86,8 @@ def predict(term: Term, name: str, dtype: str | None, given: Mapping[str, int]) 
     return Prediction(found, kind, sizes, tiles, chosen, int(moved), int(held), measured)
 
 
-def _need_sizes(term: Term, given: Mapping[str, Any]) -> None:
+def need_sizes(term: Term, given: Mapping[str, Any]) -> None:
+    """Refuse where the size of an axis is missing."""
     missing = [name for name in term.open_sizes if name not in given]
     if missing:
         raise DiagkitError(

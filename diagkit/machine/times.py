@@ -57,26 +57,29 @@ def times(machine: Machine, moved: Mapping[str, float], work: Mapping[str, float
     >>> [(name, round(seconds, 6)) for name, seconds in found.seconds]
     [('global', 0.001), ('tensor', 0.001)]
     """
-    asked: list[tuple[str, float, Callable[[], float]]] = [
-        (level, amount, lambda level=level: machine.bandwidth(level))  # type: ignore[misc]
-        for level, amount in moved.items()
-    ]
-    asked += [(unit, amount, lambda unit=unit: _rate(machine, unit, dtype)) for unit, amount in work.items()]  # type: ignore[misc]
     seconds, unknown = [], []
-    for name, amount, rate in asked:
+    for name, amount in (*moved.items(), *work.items()):
         try:
-            seconds.append((name, amount / rate()))
+            seconds.append((name, amount / resource_rate(machine, name, dtype)))
         except MachineError:
             unknown.append(name)
     return Times(tuple(seconds), work.get("tensor", 0.0), tuple(unknown))
 
 
-def _rate(machine: Machine, unit: str, dtype: str) -> float:
-    """Results per second of a unit of the whole device; a multiply-add is one result and two FLOP."""
+def resource_rate(machine: Machine, name: str, dtype: str) -> float:
+    """What a resource of the whole device does in a second: bytes of a memory level, by its name; FLOP of the
+    "tensor" units in `dtype`; results of the "fma" and "special" units (a multiply-add is one result).
+
+    Errors: MachineError where the machine does not state it.
+
+    >>> from diagkit.machine import load
+    >>> resource_rate(load("H100-SXM"), "global", "fp16")
+    3350000000000.0
+    """
     per_s = machine.multiprocessors * machine.clock_hz
-    rates: dict[str, Callable[[], float]] = {
+    units: dict[str, Callable[[], float]] = {
         "tensor": lambda: machine.peak(dtype),
         "fma": lambda: machine.fma_rate("fp32") / 2 * per_s,
         "special": lambda: machine.exp_rate() * per_s,
     }
-    return rates[unit]()
+    return units[name]() if name in units else machine.bandwidth(name)

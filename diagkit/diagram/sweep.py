@@ -1,0 +1,234 @@
+"""A diagram at many sizes, tiles and machines at once: amounts, times and rates as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from itertools import product
+from typing import Any, Self
+
+import numpy as np
+
+from diagkit import cost, machine
+from diagkit.diagram.prediction import need_sizes, predict
+from diagkit.machine import Machine, MachineError, resource_rate
+from diagkit.term import DiagkitError, Term, promote
+
+SHOWN = 20
+"""How many rows a table displays; the others are there all the same."""
+
+SCALES = {"s": ("µs", 1e-6), "FLOP/s": ("TFLOP/s", 1e12)}
+"""Units that are displayed in another, and what one of that is worth."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name, the unit of its `values` ("" for names and truth), one value per row."""
+
+    name: str
+    unit: str
+    values: np.ndarray[Any, Any]
+
+    @property
+    def head(self) -> str:
+        """Name and unit, as displayed."""
+        unit = SCALES.get(self.unit, (self.unit, 1.0))[0]
+        return f"{self.name}, {unit}" if unit else self.name
+
+    def cell(self, row: int) -> str:
+        """The value of a row, as displayed."""
+        value = self.values[row]
+        if self.unit in SCALES:
+            return "not stated" if np.isnan(value) else f"{value / SCALES[self.unit][1]:.4g}"
+        return str(_WRITTEN.get(type(value), lambda number: f"{number:,}")(value))
+
+
+_WRITTEN: dict[type, Any] = {str: str, np.str_: str, np.bool_: lambda yes: "yes" if yes else "no"}
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Sweep:
+    """Many points of one diagram: a row for each machine, sizes and tiles.
+
+    * sizes and tiles in elements; "held" in fast memory and "moved" across global memory in bytes, exactly;
+    * "fits": whether a block of the machine has what is held; "tensor" FLOP, "fma" and "special" operations;
+    * seconds per resource ("time global" ...; nan where the machine states no rate), "overlapped" and
+      "serial" bounds, the "bottleneck", and "rate": matrix FLOP/s at most.
+    """
+
+    name: str
+    dtype: str
+    columns: tuple[Column, ...]
+
+    def __len__(self) -> int:
+        return len(self.columns[0].values)
+
+    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+        """The values of a column."""
+        return self._column(name).values
+
+    def _column(self, name: str) -> Column:
+        found = next((column for column in self.columns if column.name == name), None)
+        if found is None:
+            raise DiagkitError(f"no column {name!r}", remedy=f"columns: {', '.join(c.name for c in self.columns)}")
+        return found
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of the values of every column."""
+        return {column.name: column.unit for column in self.columns}
+
+    def row(self, number: int) -> dict[str, Any]:
+        """One row as plain values by column."""
+        return {column.name: column.values[number : number + 1].tolist()[0] for column in self.columns}
+
+    def where(self, **fixed: Any) -> Self:
+        """The rows that have these values: ``where(machine="T4", fits=True)``."""
+        kept = np.ones(len(self), dtype=bool)
+        for name, value in fixed.items():
+            kept &= self[name] == value
+        return self._taken(np.flatnonzero(kept))
+
+    def sorted(self, by: str) -> Self:
+        """The rows in order of a column, smallest first."""
+        return self._taken(np.argsort(self[by], kind="stable"))
+
+    def best(self, by: str = "overlapped") -> dict[str, Any]:
+        """The row that fits with the least value of a column. Errors: DiagkitError where none fits."""
+        fitting = self.where(fits=True)
+        if not len(fitting):
+            raise DiagkitError("no point fits the fast memory of a block", remedy="sweep smaller tiles")
+        return fitting.sorted(by).row(0)
+
+    def _taken(self, rows: Any) -> Self:
+        return replace(self, columns=tuple(replace(column, values=column.values[rows]) for column in self.columns))
+
+    def _cells(self) -> Iterator[list[str]]:
+        yield [column.head for column in self.columns]
+        for row in range(min(SHOWN, len(self))):
+            yield [column.cell(row) for column in self.columns]
+
+    def _heading(self) -> str:
+        rest = f", the first {SHOWN} shown" if len(self) > SHOWN else ""
+        return f"{self.name} in {self.dtype}: {len(self):,} points{rest}"
+
+    def __repr__(self) -> str:
+        rows = list(self._cells())
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join([self._heading(), *("  ".join(map(str.rjust, row, widths)) for row in rows)])
+
+    def _repr_html_(self) -> str:
+        head, *body = self._cells()
+        rows = "".join(_html_row(row, "td") for row in body)
+        caption = f'<caption style="text-align:left">{escape(self._heading())}</caption>'
+        table = f'<table style="border-collapse:collapse">{caption}{_html_row(head, "th")}{rows}</table>'
+        return f'<div style="overflow-x:auto">{table}</div>'
+
+
+def _html_row(cells: Sequence[str], tag: str) -> str:
+    style = "text-align:right;padding:1px 10px 1px 0;white-space:nowrap"
+    return "<tr>" + "".join(f'<{tag} style="{style}">{escape(cell)}</{tag}>' for cell in cells) + "</tr>"
+
+
+def sweep(term: Term, machines: Any, dtype: str | None, given: Mapping[str, Any]) -> Sweep:
+    """Every machine at every combination of the sizes and tiles `given`: numbers, sequences of numbers, or
+    the name of another size that it equals. Tiles that are not given are the best legal ones of each point.
+
+    Raises DiagkitError for a size that is missing, MachineError for an unknown machine.
+    """
+    need_sizes(term, given)
+    kind = dtype or promote([array.dtype for array in term.inputs if array.dtype != "bool"])
+    several = [machines] if isinstance(machines, str | Machine) else list(machines)
+    found = [one if isinstance(one, Machine) else machine.load(one) for one in several]
+    points, ready = combinations(given), cost.amounts(term, dtype)
+    same = ready.at(**points) if not _missing(term, points) else None
+    parts = [_on(ready, one, kind, *_at(term, ready, one, dtype, points, same)) for one in found]
+    heads = [(column.name, column.unit) for column in parts[0]]
+    joined = zip(*([column.values for column in part] for part in parts), strict=True)
+    columns = (Column(*head, np.concatenate(values)) for head, values in zip(heads, joined, strict=True))
+    return Sweep(term.name, kind, tuple(columns))
+
+
+def combinations(given: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """Each size at every combination of all: what is given as one number or a name takes no dimension.
+
+    >>> {name: values.tolist() for name, values in combinations({"q": [1, 2], "x": "q", "d": [5, 6]}).items()}
+    {'q': [1, 1, 2, 2], 'x': [1, 1, 2, 2], 'd': [5, 6, 5, 6]}
+    """
+    free = {name: _values(values) for name, values in given.items() if not isinstance(values, str)}
+    rows = list(product(*free.values()))
+    points = {name: np.array(column, dtype=object) for name, column in zip(free, zip(*rows, strict=True), strict=True)}
+    strange = [name for name, other in given.items() if isinstance(other, str) and other not in points]
+    if strange:
+        raise DiagkitError(
+            f"{strange[0]} follows {given[strange[0]]!r}, which has no values", axis=strange[0],
+            remedy=f"a number, a sequence of numbers, or one of: {', '.join(points) or 'none'}",
+        )  # fmt: skip
+    return {name: points[values] if isinstance(values, str) else points[name] for name, values in given.items()}
+
+
+def _values(values: Any) -> Sequence[Any]:
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    several = list(listed) if isinstance(listed, Sequence | range) else [listed]
+    if not several:
+        raise DiagkitError("a size without values has no points", remedy="give at least one number")
+    return several
+
+
+Points = Mapping[str, np.ndarray[Any, Any]]
+
+
+def _missing(term: Term, points: Points) -> list[str]:
+    """The tiles that nobody gave."""
+    wanted = [label.tile.name for label in term.labels if label.tile.is_Symbol and label.level == 1]
+    return [tile for tile in dict.fromkeys(wanted) if tile not in points]
+
+
+def _with_tiles(term: Term, one: Machine, dtype: str | None, points: Points) -> Points:
+    """The points with the best legal tile on a machine where tiles are not given; each point is searched once."""
+    rows = list(zip(*(column.tolist() for column in points.values()), strict=True))
+    known = {row: predict(term, one, dtype, dict(zip(points, row, strict=True))).tiles for row in dict.fromkeys(rows)}
+    missing = _missing(term, points)
+    return {**points, **{tile: np.array([known[row][tile] for row in rows], dtype=object) for tile in missing}}
+
+
+def _at(term: Term, ready: cost.Amounts, one: Machine, dtype: str | None, points: Points, same: Any) -> tuple[Any, Any]:
+    """The points of a machine and their amounts: the `same` on all where every tile was given."""
+    if same is not None:
+        return points, same
+    chosen = _with_tiles(term, one, dtype, points)
+    return chosen, ready.at(**chosen)
+
+
+def _on(ready: cost.Amounts, one: Machine, kind: str, points: Points, amounts: Mapping[str, Any]) -> list[Column]:
+    """The columns of one machine."""
+    number = len(next(iter(amounts.values())))
+    seconds = {name: amounts[key] / _rate(one, name, kind) for name, key in _resources(amounts).items()}
+    times = np.array([np.asarray(column, dtype=float) for column in seconds.values()])
+    stated = np.where(np.isnan(times), 0.0, times)
+    slowest = np.array(list(seconds))[stated.argmax(axis=0)]
+    overlapped = stated.max(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.asarray(amounts.get("tensor", np.zeros(number)), dtype=float) / overlapped
+    room = one.capacity("shared", per_block=True)
+    columns = [Column("machine", "", np.full(number, one.name))]
+    columns += [Column(name, "elements", np.broadcast_to(values, number)) for name, values in points.items()]
+    columns += [Column("held", "bytes", amounts["held"]), Column("fits", "", amounts["held"].astype(float) <= room)]
+    columns += [Column(name, ready.units[name], values) for name, values in amounts.items() if name != "held"]
+    columns += [Column(f"time {name}", "s", column) for name, column in zip(seconds, times, strict=True)]
+    columns += [Column("overlapped", "s", overlapped), Column("serial", "s", stated.sum(axis=0))]
+    return [*columns, Column("bottleneck", "", slowest), Column("rate", "FLOP/s", rate)]
+
+
+def _resources(amounts: Mapping[str, Any]) -> dict[str, str]:
+    """The resources that take time, and what each works off."""
+    return {"global": "moved"} | {unit: unit for unit in ("tensor", "fma", "special") if unit in amounts}
+
+
+def _rate(one: Machine, name: str, kind: str) -> float:
+    """Per second, or nan where the machine does not state it."""
+    try:
+        return resource_rate(one, name, kind)
+    except MachineError:
+        return float("nan")
