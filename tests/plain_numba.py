@@ -9,11 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 
 from diagkit.bench.launch import check_bound
-from diagkit.bench.numba_run import array_type
+from diagkit.bench.numba_run import Slow
 from diagkit.codegen.numba_source import write
 from diagkit.ops.evaluate import close_arrays, open_arrays
 from diagkit.program import Load, Store
-from diagkit.term import names
 
 
 def run(program, arrays, workers=2):
@@ -24,13 +23,14 @@ def run(program, arrays, workers=2):
     code = write(program, number, counted=True)
     module = executed(code.text)
     moved = {}
+    slow = Slow(program, engine.sizes, number, memory)
     for kernel in program.kernels:
         entry = code.entry(kernel.name)
-        for wire in entry.stores:
-            shape = tuple(engine.sizes[axis] for axis in names(kernel.wire[wire].axes))
-            memory[wire] = poisoned(shape, array_type(kernel.wire[wire].dtype, number))
-        given = [memory[wire].reshape(memory[wire].shape or 1) for wire in (*entry.loads, *entry.stores)]
         slots = [s for s in kernel.statements if isinstance(s, Load | Store)]
+        for slot in (s for s in slots if isinstance(s, Store)):
+            slow.make(kernel.wire[slot.wire], "int4" if slot.dtype == "int4" else kernel.wire[slot.wire].dtype)
+            poison(memory[slot.wire])
+        given = [slow.array(wire) for wire in (*entry.loads, *entry.stores)]
         counts = np.zeros((len(slots), workers), np.int64)
         for worker in range(workers):
             with np.errstate(all="ignore"):
@@ -39,13 +39,12 @@ def run(program, arrays, workers=2):
             levels = (0, 1) if isinstance(slot, Load) else (1, 0)
             key = (slot.wire, *levels, slot.traffic)
             moved[key] = moved.get(key, 0) + int(count)
+    slow.unpack()
     return close_arrays(engine, {name: memory[name] for name in program.term.outputs}), moved
 
 
-def poisoned(shape, dtype):
-    made = np.empty(shape, dtype)
-    made[...] = np.nan if made.dtype.kind == "f" else 1
-    return made
+def poison(value):
+    value[...] = np.nan if value.dtype.kind == "f" else 1
 
 
 def executed(text):

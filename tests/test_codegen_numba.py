@@ -285,8 +285,8 @@ def test_open_tiles_and_unknown_targets_are_refused():
 
 
 def test_a_cast_that_numba_cannot_round_is_refused():
-    cast = dk.cast(dk.array("X", x), "int4")
-    with pytest.raises(FormatError, match="numba kernels cannot round .* to int4"):
+    cast = dk.cast(dk.array("X", x), "int32")
+    with pytest.raises(FormatError, match="numba kernels cannot round .* to int32"):
         source(lower(Term(*ops.trace([cast], {}), "narrow")))
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from types import ModuleType
@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from diagkit.bench.blas import one_blas_thread
-from diagkit.bench.launch import Key, Launch
+from diagkit.bench.launch import Key, Launch, packed, unpacked
 from diagkit.codegen import Entry, Source
 from diagkit.codegen.numba_source import write
 from diagkit.program import Kernel, Load, Program, Store
-from diagkit.term import FormatError, names
+from diagkit.term import FormatError, Wire, names
 
 _ONE_AT_A_TIME = threading.Lock()
 """A kernel has every core to itself; and the BLAS is told once, not by two launches that meet."""
@@ -45,13 +45,15 @@ def launch(
     memory = {name: _plain(value) for name, value in start.items()}
     number = "float64" if any(value.dtype == np.float64 for value in memory.values()) else "float32"
     code = load(program, number, counted, open_tiles)
-    bound = [_bind(code, kernel, sizes, memory, number) for kernel in program.kernels]
+    slow = Slow(program, sizes, number, memory)
+    bound = [_bind(code, kernel, sizes, slow) for kernel in program.kernels]
     moved: dict[Key, int] = {}
 
     def run() -> None:
         with _ONE_AT_A_TIME, one_blas_thread():
             for call in bound:
                 _side_by_side(call.function, call.workers, call.arguments)
+        slow.unpack()
         if counted:
             moved.update(_elements(bound))
 
@@ -67,6 +69,41 @@ def counting(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any
 def any_tile(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any]) -> Launch:
     """As `launch`, with tiles as parameters: many tiles, one compilation."""
     return launch(program, sizes, start, open_tiles=True)
+
+
+@dataclass
+class Slow:
+    """Slow memory: `memory` holds every array by name, as the caller sees it; `pairs` those of int4 codes as
+    kernels see them, two codes in a byte."""
+
+    program: Program
+    sizes: Mapping[str, int]
+    number: str
+    memory: dict[str, Any]
+    pairs: dict[str, Any] = field(default_factory=dict)
+    made: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for name in (name for name in self.memory if self.program.term.wires[name].dtype == "int4"):
+            self.pairs[name] = packed(self.memory[name]).view(np.int8)
+
+    def make(self, wire: Wire, dtype: str) -> None:
+        """Room for an array that a kernel stores in the format `dtype`, filled with no code that is likely."""
+        shape = tuple(self.sizes[axis] for axis in names(wire.axes))
+        self.memory[wire.name] = np.empty(shape, array_type(dtype, self.number))
+        if dtype == "int4":
+            self.pairs[wire.name] = np.full((*shape[:-1], shape[-1] // 2), -120, np.int8)
+            self.made.append(wire.name)
+
+    def array(self, name: str) -> Any:
+        """What a kernel reads or writes."""
+        value = self.pairs.get(name, self.memory[name])
+        return value.reshape(1) if value.ndim == 0 else value
+
+    def unpack(self) -> None:
+        """The caller's view of the int4 arrays that kernels stored."""
+        for name in self.made:
+            self.memory[name][...] = unpacked(self.pairs[name])
 
 
 @dataclass(frozen=True)
@@ -142,14 +179,13 @@ def _module(source: Source) -> ModuleType:
     return module
 
 
-def _bind(code: Code, kernel: Kernel, sizes: Mapping[str, int], memory: dict[str, Any], number: str) -> _Call:
+def _bind(code: Code, kernel: Kernel, sizes: Mapping[str, int], slow: Slow) -> _Call:
     """The compiled function of a kernel and its arguments; its stores get memory."""
     entry = code.source.entry(kernel.name)
     workers = max(1, min(threads(), groups(kernel, sizes)))
-    for wire in entry.stores:
-        shape = tuple(sizes[axis] for axis in names(kernel.wire[wire].axes))
-        memory[wire] = np.empty(shape, array_type(kernel.wire[wire].dtype, number))
-    arrays = [_at_least_1d(memory[wire]) for wire in (*entry.loads, *entry.stores)]
+    for move in (s for s in kernel.statements if isinstance(s, Store)):
+        slow.make(kernel.wire[move.wire], "int4" if move.dtype == "int4" else kernel.wire[move.wire].dtype)
+    arrays = [slow.array(wire) for wire in (*entry.loads, *entry.stores)]
     counts = np.zeros((len(_moves(kernel)), workers), np.int64)
     extra = [counts] if code.counted else []
     tiles = {f"tile:{span.axis}": span.tile for span in kernel.spans if span.role != "whole"}
@@ -160,10 +196,6 @@ def _bind(code: Code, kernel: Kernel, sizes: Mapping[str, int], memory: dict[str
 
 def _moves(kernel: Kernel) -> list[Load | Store]:
     return [s for s in kernel.statements if isinstance(s, Load | Store)]
-
-
-def _at_least_1d(value: Any) -> Any:
-    return value.reshape(1) if value.ndim == 0 else value
 
 
 def groups(kernel: Kernel, sizes: Mapping[str, int]) -> int:

@@ -61,8 +61,12 @@ def _operand(frame: Frame, writer: Writer, wire: str, forms: tuple[Order, Order]
     return packed, forms[0]
 
 
-def _loops(frame: Frame, axes: Iterable[tuple[str, str]]) -> list[str]:
-    return [f"for {frame.axis(axis)} in range({frame.extent(wire, axis)}):" for wire, axis in axes]
+def _loops(frame: Frame, axes: Iterable[tuple[str, str]], halved: str | None = None) -> list[str]:
+    """Loops over the tile of a wire, each with its axis; half as long along the axis that is `halved`."""
+    halves = {halved: " // 2"}
+    return [
+        f"for {frame.axis(axis)} in range({frame.extent(wire, axis)}{halves.get(axis, '')}):" for wire, axis in axes
+    ]
 
 
 def _batches(frame: Frame, tile: tuple[str, Order], batch: Order) -> list[str]:
@@ -105,11 +109,12 @@ def _sum_of_products(frame: Frame, writer: Writer, box: Any, column: str) -> Non
     """Any contraction: one loop per axis."""
     summed = [(w, a) for w in box.inputs for a in frame.order(w) if a not in frame.order(box.name)]
     summed = list({axis: (wire, axis) for wire, axis in reversed(summed)}.values())[::-1]
-    local = frame.here(box.name)
+    local, kind = frame.here(box.name), frame.elements(box.name)
+    factors = " * ".join(f"{kind}({frame.at(wire)})" for wire in box.inputs)
     with writer.nested(*_loops(frame, [(box.name, axis) for axis in frame.order(box.name)]), column=column):
-        writer.add(f"{local} = number(0.0)", column)
+        writer.add(f"{local} = {kind}(0)", column)
         with writer.nested(*_loops(frame, summed), column=column):
-            writer.add(f"{local} += {' * '.join(f'number({frame.at(wire)})' for wire in box.inputs)}", column)
+            writer.add(f"{local} = {kind}({local} + {factors})", column)
         writer.add(f"{frame.at(box.name)} = {local}", column)
 
 
@@ -147,14 +152,32 @@ def write_move(frame: Frame, move: Load | Store) -> str:
     """Write the function that loads or stores a tile; the call to it. When counting, it returns how many
     elements it touched."""
     writer = Writer()
-    tile, whole = frame.at(move.wire), frame.in_array(move.wire)
+    pairs = frame.paired(move.wire)
+    loops = [(move.wire, axis) for axis in frame.order(move.wire)]
     if frame.counted:
         writer.add("count = 0", move.column)
-    with writer.nested(*_loops(frame, [(move.wire, a) for a in frame.order(move.wire)]), column=move.column):
-        writer.add(f"{tile} = {whole}" if isinstance(move, Load) else f"{whole} = {tile}", move.column)
+    with writer.nested(*_loops(frame, loops, halved=pairs), column=move.column):
+        for line in _pair(frame, move, pairs) if pairs else _element(frame, move):
+            writer.add(line, move.column)
         if frame.counted:
-            writer.add("count += 1", move.column)
+            writer.add(f"count += {2 if pairs else 1}", move.column)
     return frame.function(f"{move.kind}_{move.wire}", writer.lines, "count" if frame.counted else "")
+
+
+def _element(frame: Frame, move: Load | Store) -> list[str]:
+    tile, whole = frame.at(move.wire), frame.in_array(move.wire)
+    return [f"{tile} = {whole}" if isinstance(move, Load) else f"{whole} = {tile}"]
+
+
+def _pair(frame: Frame, move: Load | Store, axis: str) -> list[str]:
+    """Two codes of the tile and the byte that holds them in the array; the tile begins with a whole byte."""
+    place = frame.axis(axis)
+    first, second = (frame.at(move.wire, {axis: text}) for text in (f"2 * {place}", f"2 * {place} + 1"))
+    start = "" if frame.kernel.span[axis].role == "whole" else f"{frame.first(axis)} // 2 + "
+    byte = frame.in_array(move.wire, {axis: start + place})
+    if isinstance(move, Store):
+        return [f"{byte} = paired({first}, {second})"]
+    return [f"{first} = lower({byte})", f"{second} = upper({byte})"]
 
 
 def buffer_length(frame: Frame, wire: str) -> str:

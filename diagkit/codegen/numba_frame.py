@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,7 @@ from diagkit.codegen.scalars import Text
 from diagkit.codegen.source import Line
 from diagkit.codegen.writer import Names, Writer
 from diagkit.program import Kernel, Load, Store, first, last
-from diagkit.term import Box, Index, coordinate, names, size
+from diagkit.term import Box, FormatError, Index, coordinate, names, size
 
 ELEMENTS = {"bool": "np.bool_", "number": "number", "int4": "np.int8"}
 KINDS = {"bool": "bool", "number": "float"}
@@ -98,9 +98,10 @@ class Frame:
         """What the wire's tile holds: "number", "bool" or an integer format."""
         return element(self.kernel, wire)
 
-    def at(self, wire: str) -> str:
-        """An element of the tile of `wire`, at the places of the loops around."""
-        return f"{self.tile(wire)}[{', '.join(map(self.axis, self.order(wire))) or '0'}]"
+    def at(self, wire: str, places: Mapping[str, str] | None = None) -> str:
+        """An element of the tile of `wire`, at the places of the loops around, or at `places` by axis."""
+        found = [(places or {}).get(axis) or self.axis(axis) for axis in self.order(wire)]
+        return f"{self.tile(wire)}[{', '.join(found) or '0'}]"
 
     def extent(self, wire: str, axis: str) -> str:
         """The length of the wire's tile along an axis."""
@@ -112,10 +113,31 @@ class Frame:
             return self.axis(axis)
         return self.first(axis) if single(self.kernel, axis) else f"({self.first(axis)} + {self.axis(axis)})"
 
-    def in_array(self, wire: str) -> str:
-        """The element of the whole array that belongs to the place in the tile."""
-        places = [self.position(axis).strip("()") for axis in names(self.kernel.wire[wire].axes)]
-        return f"{self.array(wire)}[{', '.join(places) or '0'}]"
+    def in_array(self, wire: str, places: Mapping[str, str] | None = None) -> str:
+        """The element of the whole array that belongs to the place in the tile; at `places` by axis where given."""
+        axes = names(self.kernel.wire[wire].axes)
+        found = [(places or {}).get(axis) or self.position(axis).strip("()") for axis in axes]
+        return f"{self.array(wire)}[{', '.join(found) or '0'}]"
+
+    def paired(self, wire: str) -> str | None:
+        """The axis along which a wire has two codes in a byte in slow memory: the last of an int4 array."""
+        axes = names(self.kernel.wire[wire].axes)
+        if self.slow[wire] != "int4" or not axes:
+            return None
+        span = self.kernel.span[axes[-1]]
+        if span.role != "whole" and int(span.tile) % 2:
+            raise FormatError(
+                f"tiles of {wire!r} split a byte of two int4 codes along {axes[-1]!r}",
+                box=wire,
+                axis=axes[-1],
+                remedy=f"an even tile along {axes[-1]!r}",
+            )
+        return axes[-1]
+
+    @cached_property
+    def slow(self) -> dict[str, str]:
+        """The format in slow memory of each wire that moves."""
+        return {move.wire: move.dtype for move in self.moves}
 
     def text(self, wire: str) -> Text:
         """The element of `wire` as a scalar: positions written out, else the local that holds it."""

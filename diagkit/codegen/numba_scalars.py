@@ -120,6 +120,36 @@ def rounded(v, digits, lowest, largest, beyond):
     return number(math.copysign(beyond, v) if abs(result) > largest else result)
 '''
 
+_NEAREST = '''
+@njit(**EXACT)
+def nearest(v, lowest, largest):
+    """v as a whole number of 8 bits, ties to even: from `lowest` to `largest`, and 0 where v is no number."""
+    v = np.rint(v)
+    v = v if v > number(lowest) else number(lowest) if v == v else number(0.0)
+    return np.int8(v if v < number(largest) else number(largest))
+'''
+
+_LOWER = '''
+@njit(**EXACT)
+def lower(pair):
+    """The first of the two codes in a byte."""
+    return np.int8(np.int8(pair << 4) >> 4)
+'''
+
+_UPPER = '''
+@njit(**EXACT)
+def upper(pair):
+    """The second of the two codes in a byte."""
+    return np.int8(pair >> 4)
+'''
+
+_PAIRED = '''
+@njit(**EXACT)
+def paired(first, second):
+    """Two codes of four bits in a byte."""
+    return np.int8((np.int8(first) & 15) | np.int8(np.int8(second) << 4))
+'''
+
 ROUNDING: dict[str, str] = {
     "fp64": "{0}",
     "fp32": "number(np.float32({0}))",
@@ -128,6 +158,8 @@ ROUNDING: dict[str, str] = {
     "bf16": "rounded({0}, 8, -133, 3.3895313892515355e38, np.inf)",
     "fp8e4m3": "rounded({0}, 4, -9, 448.0, 448.0)",
     "fp8e5m2": "rounded({0}, 3, -16, 57344.0, 57344.0)",
+    "int8": "nearest({0}, -128, 127)",
+    "int4": "nearest({0}, -8, 7)",
 }
 """Text that rounds a number to each format that numba kernels can round to."""
 
@@ -142,6 +174,10 @@ def prelude(number: str, used: str) -> list[str]:
         "finite": _FINITE,
         "quotient": _QUOTIENT,
         "rounded": _ROUNDED,
+        "nearest": _NEAREST,
+        "lower": _LOWER,
+        "upper": _UPPER,
+        "paired": _PAIRED,
     }
     wanted = [text for name, text in table.items() if re.search(rf"\b{name}\(", used)]
     return list(_lines(wanted))
@@ -155,6 +191,7 @@ def _lines(texts: Iterable[str]) -> Iterable[str]:
 
 RESERVED = (
     "np", "math", "njit", "number", "EXACT", "FAST", "KERNEL", "exp", "order", "ordered", "larger", "smaller", "finite",
-    "quotient", "rounded", "worker", "workers", "turn", "group", "moved", "count", "EACH",
+    "quotient", "rounded", "nearest", "lower", "upper", "paired",
+    "worker", "workers", "turn", "group", "moved", "count", "EACH",
 )  # fmt: skip
 """Names that the generated text uses itself."""
