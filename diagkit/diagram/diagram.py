@@ -17,6 +17,8 @@ from diagkit.term import LevelGraph, Term, TermError
 
 if TYPE_CHECKING:
     from diagkit import bench
+    from diagkit.diagram.balance import Balance
+    from diagkit.diagram.configuration import Configuration
     from diagkit.diagram.prediction import Prediction
     from diagkit.diagram.shown import Comparison, Picture
     from diagkit.diagram.sweep import Sweep
@@ -182,6 +184,18 @@ class Diagram(Term):
         from diagkit.diagram.sweep import sweep
 
         return sweep(self, machines, dtype, sizes)
+
+    def configuration(self, machine: str, **options: Any) -> Configuration:
+        """Laid out on one multiprocessor: variables, workers that fit, clocks by unit (see `layout.configure`)."""
+        from diagkit.diagram.layout import configure
+
+        return configure(self, machine, **options)
+
+    def balance(self, machine: str, level: str = "global", dtype: str = "fp16", **sizes: int) -> Balance:
+        """The least memory and the least sizes at which arithmetic is the limit (see `balance.balance`)."""
+        from diagkit.diagram.balance import balance
+
+        return balance(self, machine, level, dtype, sizes)
 
     def lower(self, **sizes: Any) -> program.Program:
         """The loop nest at these sizes and tiles, in elements; what is left out stays symbolic."""

@@ -1,0 +1,198 @@
+"""The configuration of a streamed kernel on one multiprocessor: its variables, how many workers fit, its clocks.
+
+Everything is read off the diagram with labels on two levels (tiles of a block, and of a worker: a warpgroup or
+a warp) and off a machine. Source: arXiv 2412.03317, section 5, Tables 1 to 3; the split of the registers is a
+reading that gives the paper's sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor
+
+from diagkit.machine import Machine, Sheet
+from diagkit.term import FORMATS
+
+ASSUMED = (
+    ("buffers", "chunks lie in shared memory as often as there are buffers; one is filled while another is read"),
+    ("opaque", "what passes between products and registers goes through shared memory, one tile each way"),
+    ("on chip", "all that is made on the chip has one format, accumulators too"),
+    ("pieces", "a product's result leaves its fragment in pieces of d' columns and is added on d'' at a time"),
+    ("stream", "each multiprocessor fetches its chunks by itself; nothing is shared through a cache"),
+    (
+        "fused",
+        "the rate of the FMA units counts a product and its sum as two; a lone maximum is charged as one of the two",
+    ),
+    ("clock", "is the one that the stated peak of the products implies"),
+)
+WORKERS = {128: "warpgroup", 32: "warp"}
+PLACES = ("block", "worker", "thread")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable: what holds it ("block": shared memory of a thread block; "worker": that of one worker;
+    "thread": registers), its shape in words, elements, format, and how many copies there are."""
+
+    name: str
+    role: str
+    place: str
+    shape: str
+    elements: int
+    dtype: str
+    copies: int = 1
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of all copies."""
+        return self.copies * self.elements * FORMATS[self.dtype] / 8
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a box costs a row for each chunk: `amount` (FLOP of products, operations else) at `rate` per clock
+    and multiprocessor, None where the machine states none."""
+
+    box: str
+    unit: str
+    dtype: str
+    amount: float
+    rate: float | None
+
+    @property
+    def clocks(self) -> float:
+        """Clocks of one multiprocessor for each row; 0 where no rate is stated."""
+        return self.amount / self.rate if self.rate else 0.0
+
+    def row(self) -> tuple[str, ...]:
+        """What the throughput table shows of it."""
+        rate = f"{self.rate:g}" if self.rate else "not stated"
+        return self.box, self.unit, self.dtype, f"{self.amount:g}", rate, f"{self.clocks:.3g}" if self.rate else ""
+
+
+@dataclass(frozen=True, repr=False)
+class Configuration:
+    """A kernel laid out on one multiprocessor of a machine.
+
+    * `variables` and `operations`: the two tables; `threads` of a worker, `rows` (elements of the grouped axis)
+      that a worker takes, `chunk_bytes` that one chunk moves, `flop` of a row and a chunk, `clock_hz`.
+    """
+
+    machine: Machine
+    variables: tuple[Variable, ...]
+    operations: tuple[Operation, ...]
+    threads: int
+    rows: int
+    chunk_bytes: float
+    flop: float
+    clock_hz: float
+
+    def held(self, place: str) -> float:
+        """Bytes of a "block", a "worker" or a "thread"."""
+        return sum(each.bytes for each in self.variables if each.place == place)
+
+    @property
+    def worker(self) -> str:
+        """What a worker is called."""
+        return WORKERS.get(self.threads, f"{self.threads} threads")
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """How many workers fit, by shared memory and by registers: N = (M - M of the block) / M of a worker."""
+        shared, registers = self.machine.capacity("shared", per_block=True), self.machine.capacity("register")
+        return {
+            "shared": (shared - self.held("block")) / self.held("worker"),
+            "register": registers / (self.threads * self.held("thread")),
+        }
+
+    @property
+    def workers(self) -> int:
+        """Whole workers that fit on a multiprocessor."""
+        return floor(min(self.limits.values()))
+
+    @property
+    def by_unit(self) -> dict[str, float]:
+        """Clocks of one multiprocessor for a row and a chunk, by unit."""
+        found: dict[str, float] = {}
+        for each in self.operations:
+            found[each.unit] = found.get(each.unit, 0.0) + each.clocks
+        return found
+
+    @property
+    def bound(self) -> str:
+        """The unit that takes longest."""
+        return max(self.by_unit, key=self.by_unit.__getitem__)
+
+    @property
+    def clocks(self) -> float:
+        """Clocks for a row and a chunk if all units work at once."""
+        return self.by_unit[self.bound]
+
+    @property
+    def compute_s(self) -> float:
+        """Seconds that a chunk keeps the multiprocessor, with all its workers."""
+        return self.workers * self.rows * self.clocks / self.clock_hz
+
+    @property
+    def transfer_s(self) -> float:
+        """Seconds to fetch a chunk for each multiprocessor from global memory."""
+        return self.chunk_bytes * self.machine.multiprocessors / self.machine.bandwidth("global")
+
+    def rows_for(self, unit: str) -> float:
+        """Rows on a multiprocessor from which on that unit takes longer than fetching."""
+        return self.transfer_s * self.clock_hz / self.by_unit[unit]
+
+    @property
+    def least_rows(self) -> float:
+        """Rows on a multiprocessor from which on fetching is not what limits."""
+        return self.rows_for(self.bound)
+
+    @property
+    def ideal_rate(self) -> float:
+        """FLOP/s of the whole machine if the limiting unit never waits: an ideal, no measurement."""
+        return self.flop / self.clocks * self.machine.multiprocessors * self.clock_hz
+
+    @property
+    def assumed(self) -> tuple[tuple[str, str], ...]:
+        """Name and text of each assumption."""
+        return ASSUMED
+
+    def memory_table(self) -> Sheet:
+        """Every variable with its place, shape and bytes, and the sums."""
+        place = {"block": "shared, block", "worker": f"shared, {self.worker}", "thread": "registers, thread"}
+        rows = [
+            (each.name, each.role, place[each.place], each.shape, each.dtype, str(each.copies), f"{each.bytes:g}")
+            for each in self.variables
+        ]
+        rows += [("all", "", place[where], "", "", "", f"{self.held(where):g}") for where in PLACES]
+        return Sheet(("variable", "what", "where", "shape", "format", "copies", "bytes"), tuple(rows))
+
+    def throughput_table(self) -> Sheet:
+        """Every operation of a row with its unit, amount, rate and clocks, and the sums by unit."""
+        rows = [each.row() for each in self.operations]
+        rows += [("all", unit, "", "", "", f"{clocks:.3g}") for unit, clocks in self.by_unit.items()]
+        return Sheet(("box", "unit", "format", "per row", "per clock", "clocks"), tuple(rows))
+
+    def summary(self) -> Sheet:
+        """What follows from the two tables."""
+        shared, registers = self.limits["shared"], self.limits["register"]
+        rows = (
+            (f"{self.worker}s", f"{shared:.1f} by shared memory, {registers:.1f} by registers: {self.workers}"),
+            ("rows", f"{self.workers * self.rows}"),
+            ("bound", f"{self.bound}, {self.clocks:g} clocks for a row and a chunk"),
+            ("computing a chunk", f"{self.compute_s * 1e6:.2f} µs"),
+            ("fetching a chunk", f"{self.transfer_s * 1e6:.2f} µs"),
+            ("least rows", f"{self.least_rows:.0f}"),
+            ("ideal", f"{self.ideal_rate / 1e12:,.0f} TFLOP/s"),
+        )
+        notes = tuple(f"assumed, {name}: {text}" for name, text in self.assumed)
+        return Sheet(("on one multiprocessor", self.machine.name), rows, notes)
+
+    def _sheets(self) -> tuple[Sheet, ...]:
+        return self.memory_table(), self.throughput_table(), self.summary()
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(repr, self._sheets()))
+
+    def _repr_html_(self) -> str:
+        return "<br>".join(sheet._repr_html_() for sheet in self._sheets())
