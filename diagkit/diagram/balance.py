@@ -45,7 +45,7 @@ class Balance:
         open_sizes = sorted({str(symbol) for part, _ in falling for symbol in part.free_symbols})
         if open_sizes:
             raise DiagkitError(f"the balance needs {open_sizes[0]}", remedy=f"give {open_sizes[0]}=... in elements")
-        return sum(float(part) * elements ** -float(beta) for part, beta in falling)
+        return float(sum(float(part) * elements ** -float(beta) for part, beta in falling))
 
     @property
     def least_memory(self) -> float:

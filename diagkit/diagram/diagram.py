@@ -7,7 +7,7 @@ Pictures and kernels are the two largest rooms; their doors open them when they 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,6 +17,7 @@ from diagkit.term import LevelGraph, Term, TermError
 
 if TYPE_CHECKING:
     from diagkit import bench
+    from diagkit.diagram.across import Across
     from diagkit.diagram.balance import Balance
     from diagkit.diagram.configuration import Configuration
     from diagkit.diagram.prediction import Prediction
@@ -172,11 +173,21 @@ class Diagram(Term):
         """The loop nest on all levels, sub-loops inside tiles: runs and counts every crossing."""
         return program.nested(self, **sizes)
 
-    def on(self, machine: str, dtype: str | None = None, **sizes: int) -> Prediction:
-        """On a machine of data/machines: the legal tile, the time by resource, the bottleneck."""
+    def on(self, machine: str, dtype: str | None = None, without: Sequence[str] = (), **sizes: int) -> Prediction:
+        """On a machine of data/machines: the legal tile, the time by resource, the bottleneck, TFLOP/s with their
+        band, energy; `without` names assumptions to switch off (see `prediction.ASSUMED`)."""
         from diagkit.diagram.prediction import predict
 
-        return predict(self, machine, dtype, sizes)
+        found = predict(self, machine, dtype, sizes)
+        return found.but(*without) if without else found
+
+    def across(
+        self, machines: Sequence[str], dtype: str | None = None, without: Sequence[str] = (), **sizes: int
+    ) -> Across:
+        """On several machines, side by side: ``across(["T4", "B200"], "fp16", q=4096, x=4096, d=128)``."""
+        from diagkit.diagram.across import across
+
+        return across(self, machines, dtype, without, sizes)
 
     def sweep(self, machines: Any, dtype: str | None = None, **sizes: Any) -> Sweep:
         """Amounts and times at every combination of machines, sizes and tiles, in one table:

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
 from diagkit import cost, machine
 from diagkit.cost import LegalTile
-from diagkit.machine import Machine, Times, times
-from diagkit.term import DiagkitError, Term, promote
+from diagkit.diagram.together import moved_together
+from diagkit.machine import Energy, Machine, Sheet, Times, energy, times
+from diagkit.term import DiagkitError, Term, depth, promote
 
-ASSUMED = "no cache shared between groups, no latency, every unit at its stated peak"
+ASSUMED = (
+    (
+        "unshared",
+        "each group fetches all it needs by itself; off: those that run at once fetch as one tile (Theorem 2)",
+    ),
+    ("special", "exponentials, quotients and roots take the special-function units' time; off: they take none"),
+    ("fma", "maxima, sums, differences, scaling take the FMA units' time in fp32; off: they take none"),
+)
+"""What may be switched off: name and text."""
+TIME_HEAD = ("time, µs", "TFLOP/s", "bottleneck")
+FIXED = "no latency, no launch, every unit at its stated peak"
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,7 +32,9 @@ class Prediction:
 
     * `tiles`: elements by tile; `chosen`: how they were found, None where they were given;
     * `moved`: bytes across global memory; `held`, `fits`: bytes of fast memory, and whether a block has them;
-    * `times`: seconds per resource, with the serial and the overlapped bound.
+    * `times`: seconds per resource, with the serial and the overlapped bound;
+    * `fetched`: bytes from global memory alone and together (see `ASSUMED`), and into registers where the diagram
+      has labels for them; `work` by unit; `without`: the assumptions that are switched off.
     """
 
     machine: Machine
@@ -32,6 +45,41 @@ class Prediction:
     moved: int
     held: int
     times: Times
+    fetched: tuple[int, int, int] = (0, 0, 0)
+    work: Mapping[str, float] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+
+    def but(self, *names: str) -> Prediction:
+        """The same with these assumptions switched off, and no others. Errors: DiagkitError for a name that is none."""
+        known = [name for name, _ in ASSUMED]
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise DiagkitError(f"no assumption {unknown[0]!r}", remedy=f"one of: {', '.join(known)}")
+        moved = self.fetched["unshared" in names]
+        work = {unit: amount for unit, amount in self.work.items() if amount and unit not in names}
+        found = times(self.machine, {"global": float(moved)}, work, self.dtype)
+        return replace(self, moved=moved, times=found, without=names)
+
+    def switched_off(self) -> Sheet:
+        """The time with each assumption off in turn, and with all: what each one costs."""
+        cases = [(), *((name,) for name, _ in ASSUMED), tuple(name for name, _ in ASSUMED)]
+        return Sheet(
+            ("without", *TIME_HEAD),
+            tuple((", ".join(names) or "(nothing)", *self.but(*names).timed()) for names in cases),
+        )
+
+    def timed(self) -> tuple[str, ...]:
+        """Time, rate and bottleneck as tables show them."""
+        low, high = self.times.rate()
+        time = f"{self.times.overlapped * 1e6:.4g} to {self.times.serial * 1e6:.4g}"
+        return time, f"{low / 1e12:.3g} to {high / 1e12:.3g}", self.times.bottleneck
+
+    @property
+    def energy(self) -> Energy:
+        """Joules by resource: what leaves global memory, the cache that fills the multiprocessors (all that groups
+        fetch, shared or not), and shared memory where the diagram has labels for registers; and the operations."""
+        moved = {"global": float(self.moved), "L2": float(self.fetched[0]), "shared": float(self.fetched[2])}
+        return energy(self.machine, {level: n for level, n in moved.items() if n}, self.work, self.dtype)
 
     @property
     def fits(self) -> bool:
@@ -52,7 +100,8 @@ class Prediction:
         rows += [("bottleneck", self.times.bottleneck)]
         rows += [("time", f"{self.times.overlapped * 1e6:.4g} µs overlapped, {self.times.serial * 1e6:.4g} µs serial")]
         rows += [("rate", f"{low / 1e12:.4g} to {high / 1e12:.4g} TFLOP/s")]
-        return [*rows, ("assumed", ASSUMED)]
+        rows += [(f"assumed, {name}", text) for name, text in ASSUMED if name not in self.without]
+        return [*rows, ("assumed", FIXED)]
 
     def __repr__(self) -> str:
         width = max(len(name) for name, _ in self.rows())
@@ -81,9 +130,17 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
     everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
     moved = cost.transfers(term).bytes(dtype).total(**everything)
     held = cost.memory(term).bytes(dtype).peak(**everything)
-    work = {unit: float(cost.evaluate(amount, everything)) for unit, amount in cost.work(term).by_unit().items()}
-    measured = times(found, {"global": float(moved)}, {unit: n for unit, n in work.items() if n}, kind)
-    return Prediction(found, kind, sizes, tiles, chosen, int(moved), int(held), measured)
+    counted = {unit: float(cost.evaluate(amount, everything)) for unit, amount in cost.work(term).by_unit().items()}
+    work = {unit: amount for unit, amount in counted.items() if amount}
+    measured = times(found, {"global": float(moved)}, work, kind)
+    together = moved_together(term, dtype, everything, found.multiprocessors)
+    fetched = int(moved), together, _into_registers(term, dtype, {**given, **everything})
+    return Prediction(found, kind, sizes, tiles, chosen, int(moved), int(held), measured, fetched, work)
+
+
+def _into_registers(term: Term, dtype: str | None, sizes: Mapping[str, int]) -> int:
+    """Bytes between shared memory and registers, where labels speak of those; else 0."""
+    return int(cost.level_transfers(term).bytes(dtype).between(2).total(**sizes)) if depth(term) > 1 else 0
 
 
 def need_sizes(term: Term, given: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ Time, energy and schedule models take a `Machine` as an argument; nothing here g
 from diagkit.machine.activations import activations, recorded_numbers, tokens
 from diagkit.machine.additive import ASSUMPTIONS, Assumption, Case, additive_rate, balanced_d, case_clocks, case_rate
 from diagkit.machine.anchors import Anchor, Comparison, anchors, compare
+from diagkit.machine.energy import Energy, energy
 from diagkit.machine.facts import GRADES, Machine, MachineError, Number
 from diagkit.machine.files import data_path, load, names
 from diagkit.machine.implementations import IMPLEMENTATIONS, Implementation, implementation
@@ -15,9 +16,9 @@ from diagkit.machine.times import Times, resource_rate, times
 from diagkit.machine.warpgroups import Pipeline, pipeline, softmax_time
 
 __all__ = [
-    "ASSUMPTIONS", "GRADES", "IMPLEMENTATIONS", "Anchor", "Assumption", "Case", "Comparison", "Implementation",
-    "Machine", "MachineError", "Number", "Pipeline", "Sheet", "Times", "activations", "additive_rate", "anchors",
-    "balanced_d", "case_clocks", "case_rate", "compare", "cores", "data_path", "here", "implementation", "load",
-    "measure_here", "names", "pipeline", "processor", "recorded_numbers", "resource_rate", "softmax_time",
-    "times", "tokens",
+    "ASSUMPTIONS", "GRADES", "IMPLEMENTATIONS", "Anchor", "Assumption", "Case", "Comparison", "Energy",
+    "Implementation", "Machine", "MachineError", "Number", "Pipeline", "Sheet", "Times", "activations",
+    "additive_rate", "anchors", "balanced_d", "case_clocks", "case_rate", "compare", "cores", "data_path",
+    "energy", "here", "implementation", "load", "measure_here", "names", "pipeline", "processor",
+    "recorded_numbers", "resource_rate", "softmax_time", "times", "tokens",
 ]  # fmt: skip

@@ -1,0 +1,79 @@
+"""The same diagram on several machines, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from diagkit.diagram.prediction import TIME_HEAD, Prediction, predict
+from diagkit.machine import Energy, MachineError, Sheet
+from diagkit.term import Term
+
+NEEDED = ("global", "tensor")
+"""Without these an energy says nothing; what else is unknown is small beside them, and left out."""
+HEAD = ("machine", "tiles", *TIME_HEAD, "mJ", "moving")
+
+
+@dataclass(frozen=True, repr=False)
+class Across:
+    """One prediction for each machine, or the reason why there is none.
+
+    `found` and `refused` are by machine, in the order asked.
+    """
+
+    found: Mapping[str, Prediction]
+    refused: Mapping[str, str]
+    order: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> Prediction:
+        return self.found[name]
+
+    def best(self, key: Callable[[Prediction], float] = lambda one: one.times.overlapped) -> str:
+        """The machine where `key` is least: the overlapped time, if nothing else is asked."""
+        return min(self.found, key=lambda name: key(self.found[name]))
+
+    def table(self) -> Sheet:
+        """A row for each machine."""
+        return Sheet(HEAD, tuple(self._row(name) for name in self.order))
+
+    def _row(self, name: str) -> tuple[str, ...]:
+        if name in self.refused:
+            return name, self.refused[name], *[""] * (len(HEAD) - 2)
+        one = self.found[name]
+        tiles = ", ".join(f"{tile} = {number}" for tile, number in one.tiles.items())
+        time, rate, bottleneck = one.timed()
+        open_rates = f" (no rate: {', '.join(one.times.unknown)})" if one.times.unknown else ""
+        return name, tiles, time, rate, bottleneck + open_rates, *_spent(one.energy)
+
+    def __repr__(self) -> str:
+        return repr(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table()._repr_html_()
+
+
+def _spent(used: Energy) -> tuple[str, str]:
+    """Millijoules and the share of moving; neither where the machine states no energy of memory or products."""
+    missing = [name for name in used.unknown if name in NEEDED]
+    if missing:
+        return f"not stated: {', '.join(missing)}", ""
+    return f"{1e3 * used.total:.3g}", f"{used.moving_share:.0%}"
+
+
+def across(
+    term: Term, machines: Sequence[str], dtype: str | None, without: Sequence[str], sizes: Mapping[str, int]
+) -> Across:
+    """The predictions for `term` on `machines` by name, at sizes and tiles in elements (see `prediction.predict`).
+
+    A machine that states no peak for the format, or too little memory for any tile, has its reason in its place.
+    """
+    found: dict[str, Prediction] = {}
+    refused: dict[str, str] = {}
+    for name in machines:
+        try:
+            one = predict(term, name, dtype, sizes)
+            one.machine.peak(one.dtype)
+            found[name] = one.but(*without) if without else one
+        except MachineError as error:
+            refused[name] = f"refused: no {error.field}"
+    return Across(found, refused, tuple(machines))
