@@ -197,3 +197,19 @@ def test_hadamard_turns(seed: int | None) -> None:
 def test_products_of_short_whole_numbers_do_not_wrap(make: Any) -> None:
     codes = dk.array("X", x, dtype="int8")
     np.testing.assert_array_equal(dk.Diagram(codes * codes)(X=make(np.int8([100, -128]))), [10000, 16384])
+
+
+@ENGINES
+def test_codes_times_scales_stay_in_single_precision(make: Any) -> None:
+    codes, scale = dk.array("X", x, dtype="int8"), dk.array("s", x)
+    given = {"X": make(np.int8([100, -128])), "s": make(np.float32([0.1, 0.2]))}
+    for value in (codes * scale, codes + scale, codes / scale, scale / (1 + codes)):
+        assert "float32" in str(dk.Diagram(value)(**given).dtype)
+
+
+@ENGINES
+def test_codes_may_come_as_whole_numbers_in_a_float_array(make: Any) -> None:
+    codes = dk.Diagram(dk.array("X", x, dtype="int8") * 2)
+    np.testing.assert_array_equal(codes(X=make(np.float32([3, -4]))), [6, -8])
+    with pytest.raises(InputError, match="'X' is int8 and cannot be"):
+        codes(X=make(np.float32([0.5, 1])))

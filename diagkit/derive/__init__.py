@@ -4,11 +4,14 @@ from diagkit.derive.derivation import Derivation, Difference, derivation, diff, 
 from diagkit.derive.formats import formats
 from diagkit.derive.fuse import fuse
 from diagkit.derive.group import group, ungroup
+from diagkit.derive.part import part
+from diagkit.derive.quantize import cast, quantize
 from diagkit.derive.rewrite import hoist, open_blocks
 from diagkit.derive.split import split
 from diagkit.derive.stream import stream, unstream
+from diagkit.derive.transforms import permute, rotate, scale, smooth
 
 __all__ = [
-    "Derivation", "Difference", "derivation", "diff", "formats", "fuse", "group", "hoist", "open_blocks", "replay",
-    "split", "stream", "ungroup", "unstream",
+    "Derivation", "Difference", "cast", "derivation", "diff", "formats", "fuse", "group", "hoist", "open_blocks",
+    "part", "permute", "quantize", "replay", "rotate", "scale", "smooth", "split", "stream", "ungroup", "unstream",
 ]  # fmt: skip

@@ -14,17 +14,25 @@ from diagkit.derive.formats import formats
 from diagkit.derive.fuse import fuse
 from diagkit.derive.group import group, ungroup
 from diagkit.derive.history import POSITIONAL, AnyTerm
+from diagkit.derive.quantize import cast, quantize
 from diagkit.derive.rewrite import hoist, open_blocks
 from diagkit.derive.split import split
 from diagkit.derive.stream import stream, unstream
+from diagkit.derive.transforms import permute, rotate, scale, smooth
 from diagkit.term import Label, LabelError, Step, Term, plain, quotient
 
 RULES: dict[str, Callable[..., Any]] = {
+    "cast": cast,
     "formats": formats,
     "fuse": fuse,
     "group": group,
     "hoist": hoist,
     "open": open_blocks,
+    "permute": permute,
+    "quantize": quantize,
+    "rotate": rotate,
+    "scale": scale,
+    "smooth": smooth,
     "split": split,
     "stream": stream,
     "ungroup": ungroup,

@@ -14,6 +14,7 @@ from diagkit.term import FuseError, Term
 def fuse(term: AnyTerm, /, *boxes: str) -> AnyTerm:
     """Recolour intermediates into fast memory (level 1): all of the diagram, or those between `boxes`.
 
+    What other steps prepare in kernels of its own (codes, scales) stays in slow memory unless it is named.
     A wire that is also an output is stored once and still read where it is made. Raises FuseError where
     a consumer of the wire is outside, or where a path leaves the region and re-enters it; the error
     names the box. Returns the diagram itself when nothing changes.
@@ -44,13 +45,15 @@ def _listed(wires: list[str]) -> str:
 
 
 def _intermediates(term: Term) -> list[str]:
-    return [box.name for box in term.boxes if term.consumers(box.name) and not term.wires[box.name].virtual]
+    made = [box.name for box in term.boxes if box.name not in term.kept]
+    return [wire for wire in made if term.consumers(wire) and not term.wires[wire].virtual]
 
 
 def _between(term: Term, boxes: tuple[str, ...]) -> list[str]:
     """The wires that go from one of `boxes` to another; each must be read by these boxes only."""
     inside = {term.box(name).name for name in boxes}
-    wires = [w for w in _intermediates(term) if w in inside and any(b.name in inside for b in term.consumers(w))]
+    made = [box.name for box in term.boxes if box.name in inside and not term.wires[box.name].virtual]
+    wires = [wire for wire in made if any(box.name in inside for box in term.consumers(wire))]
     for wire in wires:
         outside = [box.name for box in term.consumers(wire) if box.name not in inside]
         if outside:

@@ -108,7 +108,7 @@ def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
     pulls = list(_pulls(term, boxes))
     if not pulls:
         return term
-    opened = _open_around(term, pulls)
+    opened = open_around(term, {name for pull in pulls for name in (pull.box.name, *pull.through)}, "hoist")
     changes: dict[str, Any] = {"boxes": opened.boxes, "levels": opened.levels}
     identity: list[tuple[Any, Any]] = []
     for pull in pulls:
@@ -171,9 +171,9 @@ def _values(formula: Any) -> list[Any]:
     return [part for part in sympy.preorder_traversal(formula) if part.is_Symbol and not part.is_integer]
 
 
-def _open_around(term: Term, pulls: list[Pull]) -> Term:
-    """The diagram with every block opened, through and through, that holds a box of a pull."""
-    touched = {name for pull in pulls for name in (pull.box.name, *pull.through)}
+def open_around(term: AnyTerm, touched: set[str], rule: str) -> AnyTerm:
+    """The diagram with every block opened, through and through, that holds one of the boxes `touched`. Raises
+    StreamError where one of them runs in a stream, which was derived for what is there; `rule` goes first."""
     bodies = {
         box.name: flatten(box.body)
         for box in term.boxes
@@ -184,7 +184,7 @@ def _open_around(term: Term, pulls: list[Pull]) -> Term:
         if hit:
             raise StreamError(
                 f"{hit[0]!r} runs in a stream over {form.axis!r}", axis=form.axis, box=hit[0],
-                remedy="hoist first, then stream",
+                remedy=f"{rule} first, then stream",
             )  # fmt: skip
     return term.replace(**_opened(term, bodies))
 

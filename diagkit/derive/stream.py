@@ -149,8 +149,10 @@ def _region_of(term: Term, box: str, axis: str) -> Region:
 
 
 def reducing(term: Term, axis: str) -> list[Region]:
-    """The regions that take `axis` away by a reduction."""
-    return [region for region in term.regions if _reduced_in(term, region, axis)]
+    """The regions that take `axis` away by a reduction; not those that only prepare something for others, as
+    long as there is another."""
+    found = [region for region in term.regions if _reduced_in(term, region, axis)]
+    return [region for region in found if not term.kept >= {*region.stores}] or found
 
 
 def _reduced_in(term: Term, region: Region, axis: str) -> bool:

@@ -96,6 +96,34 @@ class Diagram(Term):
         """Let `parts` kernels share a streamed axis and another merge them: ``split(x=4)``."""
         return derive.split(self, region=region, **parts)
 
+    def smooth(self, **over: Any) -> Self:
+        """Take the mean over an axis off what a contraction reads: ``smooth(K="x")`` (see `derive.smooth`)."""
+        return derive.smooth(self, **over)
+
+    def rotate(self, *wires: str, over: Any, matrix: str = "H") -> Self:
+        """Turn both factors of a contraction by one orthogonal matrix (see `derive.rotate`)."""
+        return derive.rotate(self, *wires, over=over, matrix=matrix)
+
+    def scale(self, **factors: Any) -> Self:
+        """Multiply what a contraction reads, and divide its result: ``scale(P=256)`` (see `derive.scale`)."""
+        return derive.scale(self, **factors)
+
+    def permute(self, **orders: Any) -> Self:
+        """Read the inputs along an axis in another order: ``permute(x="reversed")`` (see `derive.permute`)."""
+        return derive.permute(self, **orders)
+
+    def cast(self, **formats: str) -> Self:
+        """Round what contractions read to a number format: ``cast(P="fp8e4m3")`` (see `derive.cast`)."""
+        return derive.cast(self, **formats)
+
+    def quantize(self, wire: str, dtype: str, over: Any = None, **how: Any) -> Self:
+        """Let contractions read codes with scales: ``quantize("K", "int8", over="d")`` (see `derive.quantize`)."""
+        return derive.quantize(self, wire, dtype, over, **how)
+
+    def part(self, *outputs: str, name: str | None = None) -> Self:
+        """The piece that makes some wires from inputs and from what is prepared (see `derive.part`)."""
+        return derive.part(self, *outputs, name=name)
+
     @property
     def derivation(self) -> derive.Derivation:
         """The steps that led here, with their reasons and equations, as data."""

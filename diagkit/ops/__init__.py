@@ -67,6 +67,7 @@ from diagkit.ops.nodes import Node, block, combine
 from diagkit.ops.nodes import trace as trace
 from diagkit.ops.quantize import LARGEST as LARGEST
 from diagkit.ops.quantize import dequantize, hadamard, quantize
+from diagkit.ops.quantize import each as each
 from diagkit.ops.quantize import largest_code as largest_code
 from diagkit.ops.scalars import BY_SYMBOL as BY_SYMBOL
 from diagkit.ops.scalars import SCALARS as SCALARS

@@ -155,6 +155,8 @@ def _map(engine: Engine, box: Any, axes: list[Axes], *values: Any) -> Any:
     result = scalar_value(engine.number(box.expr), aligned, engine.xp, engine.compute)
     if not hasattr(result, "shape"):
         result = engine.xp.full((), result, engine.compute, engine.like)
+    if engine.xp.kind(result) == "float":
+        result = engine.xp.astype(result, engine.compute)  # int32 with fp32 came out in fp64
     return engine.xp.broadcast(result, engine.shape(box.axes))
 
 

@@ -28,6 +28,8 @@ def _sized(axis: Axis) -> str:
     return axis.name if axis.length is None else f"{axis.name}={axis.length}"
 
 
+_CODES = ("int8", "int4")
+"""Formats of codes, which a quantizer's reference hands out as whole numbers in a float array."""
 _ADMITS = {"bool": ("bool",), "int": ("int",), "float": ("float", "int")}
 
 
@@ -36,9 +38,11 @@ def _check_kind(array: Array, value: Any, xp: Any) -> Any:
     found = xp.kind(value)
     if found in _ADMITS[wanted]:
         return value
+    if found == "float" and array.dtype in _CODES and xp.is_whole(value):
+        return xp.astype(value, xp.int32)
     hint = {
         "bool": "a mask is boolean, true for what may be seen; a mask of numbers is declared float and added",
-        "int": "give whole numbers, such as class numbers",
+        "int": "give whole numbers, such as class numbers or codes",
         "float": "a boolean mask is declared dtype='bool' and applied with dk.masked",
     }[wanted]
     raise InputError(f"input {array.name!r} is {array.dtype} and cannot be {value.dtype}", box=array.name, remedy=hint)

@@ -28,7 +28,7 @@ class Numpy:
     """numpy arrays."""
 
     name = "numpy"
-    float64, float32 = np.dtype("float64"), np.dtype("float32")
+    float64, float32, int32 = np.dtype("float64"), np.dtype("float32"), np.dtype("int32")
 
     @staticmethod
     def owns(value: Any) -> bool:
@@ -45,6 +45,11 @@ class Numpy:
     def kind(value: Any) -> str:
         """What its elements are: "float", "int", "bool", or else the name of the type."""
         return {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(value.dtype.kind, _odd_kind(value))
+
+    @staticmethod
+    def is_whole(value: Any) -> bool:
+        """Whether all elements are whole numbers."""
+        return bool(np.all(np.rint(value) == value))
 
     @staticmethod
     def promote(dtypes: Sequence[Any]) -> Any:
@@ -140,7 +145,7 @@ class Torch:
         import torch
 
         self.torch = torch
-        self.float64, self.float32 = torch.float64, torch.float32
+        self.float64, self.float32, self.int32 = torch.float64, torch.float32, torch.int32
         self.matmul, self.reshape, self.where, self.clip = torch.matmul, torch.reshape, torch.where, torch.clamp
         self.broadcast = torch.broadcast_to
 
@@ -161,6 +166,11 @@ class Torch:
         if value.is_floating_point():
             return "float"
         return "bool" if str(value.dtype) == "torch.bool" else "complex" if value.is_complex() else "int"
+
+    @staticmethod
+    def is_whole(value: Any) -> bool:
+        """Whether all elements are whole numbers."""
+        return bool((value.round() == value).all())
 
     def promote(self, dtypes: Sequence[Any]) -> Any:
         """The float type that holds them all."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from diagkit.ops.blocks import select
 from diagkit.ops.build import Over, absolute, amax, blocked, cast, spread
 from diagkit.ops.nodes import Node, combine
-from diagkit.term import AxisError, FormatError, InputError, names, quotient
+from diagkit.term import Axis, AxisError, FormatError, InputError, names, quotient
 
 LARGEST: dict[str, int] = {"int4": 7, "int8": 127, "fp8e4m3": 448, "fp8e5m2": 57344}
 """The largest code that quantization uses; whole numbers use as many below 0 as above."""
@@ -52,7 +52,7 @@ def quantize(
     [(Axis('x'), Axis('d')), (Axis('x_block', apply('ceiling', (exact('1/64'))*(size('x')))), Axis('d'))]
     """
     largest = largest_code(dtype)
-    cut = blocked(value, **blocks) if blocks else value
+    cut = blocked(value, None, **blocks) if blocks else value
     shared = _shared(value, over, blocks)
     peaks = amax(absolute(cut, hint="abs"), shared) if shared else absolute(cut)
     scales = _scales(combine(lambda peak: peak / largest, peaks), scale, scale_name)
@@ -75,7 +75,7 @@ def _shared(value: Node, over: Over | None, blocks: Mapping[str, int]) -> list[s
     if over is None:
         given = [] if blocks else list(names(value.axes))
     else:
-        several = over if isinstance(over, (list, tuple)) else [over]
+        several = [over] if isinstance(over, Axis | str) else list(over)
         given = [one if isinstance(one, str) else one.name for one in several]
     both = set(given) & set(blocks)
     if both:
@@ -134,4 +134,5 @@ def hadamard(length: int, seed: int | None = None) -> NDArray[np.float64]:
     while len(made) < length:
         made = np.block([[made, made], [made, -made]])
     signs = np.ones(length) if seed is None else np.random.default_rng(seed).choice([-1.0, 1.0], length)
-    return signs[:, None] * made / np.sqrt(length)
+    turned: NDArray[np.float64] = signs[:, None] * made / np.sqrt(length)
+    return turned

@@ -45,7 +45,8 @@ class Term:
     """A diagram as plain data.
 
     * `inputs`: arrays; `boxes`: the columns, left to right; `outputs`: names of wires.
-    * `levels`: (wire, level) for the intermediates that live in fast memory (level 1 and up).
+    * `levels`: (wire, level) for the intermediates that live in fast memory (level 1 and up), and level 0
+      for those that stay in slow memory whatever is fused.
     * `labels`: partitions of axes; `forms`: the derived streams, one per streamed region.
     * `steps`: the derivation that led here; not part of the value.
 
@@ -159,6 +160,11 @@ class Term:
     def level(self, wire: str) -> int:
         """The memory level of an intermediate between its boxes: 0 is global memory."""
         return dict(self.levels).get(wire, 0)
+
+    @cached_property
+    def kept(self) -> frozenset[str]:
+        """The intermediates that stay in slow memory whatever is fused: what kernels of their own prepare."""
+        return frozenset(wire for wire, level in self.levels if level == 0)
 
     def consumers(self, wire: str) -> tuple[Box, ...]:
         """The columns that read `wire`, left to right."""
