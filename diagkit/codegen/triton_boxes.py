@@ -6,14 +6,15 @@ take both sides in the format of the wires. Positions that do not exist count as
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from math import prod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import log2, prod
 from typing import Any
 
 import sympy
 
 from diagkit.codegen.layout import Order, Product
+from diagkit.codegen.numbers import with_numbers, without
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.triton_frame import Frame
 from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, TRITON, WHOLE
@@ -50,15 +51,46 @@ def number(frame: Frame, wire: str, wanted: Order) -> Text:
 def _map(frame: Frame, box: Any, sure: tuple[str, ...]) -> Made:
     """A scalar formula, element by element."""
     order = frame.within(names_of(box.axes))
-    expr = box.expr.xreplace(frame.sizes)
+    expr = with_numbers(box, frame.numbers, frame.sizes)
     expr = expr.xreplace({arg(i): sympy.true for i, wire in enumerate(box.inputs) if wire in sure})
     read = {wire for i, wire in enumerate(box.inputs) if arg(i) in expr.free_symbols}
     values: dict[Any, Text] = {arg(i): number(frame, w, order) for i, w in enumerate(box.inputs) if w in read}
     values |= {size(axis): Text(frame.size_of(axis), "int") for axis in frame.kernel.span}
     dtype = frame.kernel.wire[box.name].dtype
-    found = scalar(folded(expr), values, TRITON, number=dtype != "bool" and not dtype.startswith("int"))
+    expr = _without_number(frame, box, expr, values)
+    along = {arg(i): set(frame.order[w]) for i, w in enumerate(box.inputs) if w in read}
+    expr = _few_first(expr, along, values, len(box.inputs))
+    found = scalar(expr, values, TRITON, number=dtype != "bool" and not dtype.startswith("int"))
     covered = {axis for wire in read for axis in frame.order[wire]}
     return Made(_spread(frame, found, order, bool(covered), covered == set(order)), order, found.kind)
+
+
+def _without_number(frame: Frame, box: Any, expr: Any, values: dict[Any, Text]) -> Any:
+    """The formula, folded, without the number that waits; an exponential without it has one more term."""
+    number = frame.numbers.get(box.name, sympy.S.One)
+    if expr.func != sympy.exp or number == 1:
+        return folded(expr if number == 1 else without(expr, number))
+    more = arg(len(box.inputs) + len(values))
+    values[more] = Text(repr(-log2(number)))
+    return sympy.exp(folded(expr).args[0] + more)
+
+
+def _few_first(expr: Any, axes: Mapping[Any, set[str]], values: dict[Any, Text], spare: int) -> Any:
+    """The formula with the terms of each exponent that lack an axis summed before the others: once per row.
+    Such a sum becomes a symbol of `values`, numbered from `spare` on; `axes` are those of each input."""
+
+    def gathered(power: Any) -> Any:
+        inside = power.args[0]
+        along = {term: set().union(*(axes[s] for s in term.free_symbols & axes.keys())) for term in inside.args}
+        most = max(along.values(), key=len, default=set())
+        few = [term for term, found in along.items() if found < most]
+        if len(few) < 2:
+            return power
+        symbol = arg(spare + len(values))
+        values[symbol] = scalar(sympy.Add(*few), values, TRITON, number=True)
+        return sympy.exp(sympy.Add(*(term for term in inside.args if term not in few), symbol), evaluate=False)
+
+    return expr.replace(lambda part: part.func == sympy.exp and part.args[0].is_Add, gathered)
 
 
 def _spread(frame: Frame, found: Text, order: Order, some: bool, every: bool) -> str:
@@ -100,7 +132,8 @@ def _reduce(frame: Frame, box: Any) -> Made:
     text = _fp32(number(frame, wire, order))
     mask = frame.masks(box.over, order)
     text = f"tl.where({mask}, {text}, {_NOTHING[box.op]})" if mask else text
-    return _reduced(box.op, text, order, frame.within(box.over))
+    found = _reduced(box.op, text, order, frame.within(box.over))
+    return replace(found, text=f"{float(frame.numbers[wire])!r} * {found.text}") if wire in frame.numbers else found
 
 
 def _fp32(found: Text) -> str:

@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from diagkit.codegen.layout import Order, Product, layout, single
+from diagkit.codegen.numbers import waiting
 from diagkit.codegen.scalars import position
 from diagkit.codegen.triton_scalars import RESERVED
 from diagkit.codegen.writer import Names, Writer
@@ -35,7 +36,8 @@ class Frame:
     For each wire made so far, `order` has the order of its axes and `held` what its elements are: "float"
     (fp32), "int", "bool", or the narrow format in which they were loaded or cast. `zeroed` wires are 0
     where nothing exists; `alias` has the text of positions. `edge` says whether the chunk that is being
-    written may be masked or reach beyond the axis.
+    written may be masked or reach beyond the axis. `numbers` says which wires are held without a factor, in
+    variables whose names end in "_raw".
     """
 
     kernel: Kernel
@@ -51,6 +53,9 @@ class Frame:
         self.name = Names(RESERVED)
         self.sizes = {size(name): number for name, number in self.program.sizes}
         self.spans = self.kernel.span
+        self.numbers = waiting(self.kernel, self.sizes)
+        for wire in self.numbers:
+            self.name.of(wire, f"{wire} raw")
         for span in self.spans.values():
             if span.role == "whole" and self.length(span.axis) is None:
                 raise InputError(

@@ -24,6 +24,7 @@ from diagkit.term import FORMATS, FormatError, Index
 from diagkit.term import names as names_of
 
 WIDTH = 110
+_WAITS = " What is named _raw lacks a factor, which its readers multiply by."
 _IN_FLIGHT = 160 * 1024
 _LARGE_TILE = 128 * 128
 
@@ -37,14 +38,16 @@ def write(program: Program) -> Source:
     """
     body: list[Line] = []
     entries = []
+    waits = ""
     for kernel in program.kernels:
         for wire in kernel.wires:
             _check_format(wire.name, wire.dtype)
         writer = _Kernel(Frame(kernel, program))
         entries.append(writer.write())
         body += writer.lines
+        waits = _WAITS if writer.frame.numbers else waits
     head = Writer()
-    head.add(f'"""{program.term.name}: kernels for Triton."""'.replace("\\", "\\\\"))
+    head.add(f'"""{program.term.name}: kernels for Triton.{waits}"""'.replace("\\", "\\\\"))
     for line in ("", "import triton", "import triton.language as tl", *prelude("\n".join(line.text for line in body))):
         head.add(line)
     return Source("triton", program.term.name, (*head.lines, *body), tuple(entries))
