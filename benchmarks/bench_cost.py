@@ -90,3 +90,19 @@ def test_sweep_of_ten_thousand_points(benchmark: Any, mask: str) -> None:
 
 
 PARTS = ("inputs", "boxes", "outputs", "levels", "labels", "forms")
+
+
+@pytest.mark.parametrize("mask", ["none", "top-left"])
+@pytest.mark.parametrize("turned", ["tile", "size", "machine"])
+def test_a_step_of_the_explorer(benchmark: Any, mask: str, turned: str) -> None:
+    """Aim: under 200 ms from a control to the new figure."""
+    diagram = dk.Diagram(**{name: getattr(cost_cases.masked(mask), name) for name in PARTS})
+    shown = dk.Explorer(diagram, machine="H100-SXM", q=4096, x="q", d=128, e="d", g_q=64, s_x=64)
+    steps = {
+        "tile": [{"g_q": tile} for tile in (16, 32, 64, 128, 256)],
+        "size": [{"q": 2**power + 16} for power in range(8, 15)],
+        "machine": [{"machine": name} for name in ("A100-SXM-80GB", "B200", "L40S", "T4")],
+    }[turned]
+    turns = iter(steps * 4)
+    benchmark.pedantic(lambda: shown.at(**next(turns)).svg(), rounds=len(steps), warmup_rounds=1)
+    assert benchmark.stats["median"] < 0.2

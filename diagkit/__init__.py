@@ -12,15 +12,16 @@ from diagkit.term import __all__ as _ground
 if TYPE_CHECKING:
     from diagkit import machine
     from diagkit.book import curves, landscape, record, refusal, roofline, timed
+    from diagkit.explore import Explorer
     from diagkit.machine import activations
 
 __version__ = "0.1.0"
 
-_LATER = {"activations": "diagkit.machine"}
+_LATER = {"activations": "diagkit.machine", "Explorer": "diagkit.explore"}
 _LATER |= dict.fromkeys(("curves", "landscape", "record", "refusal", "roofline", "timed"), "diagkit.book")
 
-__all__ = ["Diagram", "activations", "curves", "landscape", "machine", "record", "refusal", "roofline", "timed"]
-__all__ += [*_operations, *_ground]
+__all__ = ["Diagram", "Explorer", "activations", "curves", "landscape", "machine", "record", "refusal", "roofline"]
+__all__ += ["timed", *_operations, *_ground]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from diagkit.draw.canvas import write_pdf, write_png
+from diagkit.draw.charts import Bars, Roof, TileMap, bars_scene, board, brief, filled, map_scene, roof_scene
 from diagkit.draw.glyphs import GLYPHS
 from diagkit.draw.listing import listing
 from diagkit.draw.overlap import Clash, overlaps
-from diagkit.draw.picture import scene
+from diagkit.draw.picture import headline, scene
 from diagkit.draw.plan import plan
 from diagkit.draw.scene import Scene
 from diagkit.draw.strip import strip_scene
@@ -30,6 +31,11 @@ def svg(term: Term, table: Table | None = None, theme: str = "light") -> str:
     '<svg xmlns="http://www.w3.org/2000/svg"'
     """
     return write_svg(scene(term, table), theme_of(theme))
+
+
+def as_svg(drawn: Scene, theme: str = "light") -> str:
+    """A scene as SVG text."""
+    return write_svg(drawn, theme_of(theme))
 
 
 def png(term: Term, table: Table | None = None, scale: float = 2.0, theme: str = "light") -> bytes:
@@ -69,6 +75,7 @@ def strip(
 
 
 __all__ = [
-    "GLYPHS", "THEMES", "Clash", "Row", "Scene", "Table", "listing", "overlaps", "pdf", "plan", "png", "save", "scene",
-    "strip", "strip_scene", "svg",
+    "GLYPHS", "THEMES", "Bars", "Clash", "Roof", "Row", "Scene", "Table", "TileMap", "as_svg", "bars_scene", "board",
+    "brief", "filled", "headline", "listing", "map_scene", "overlaps", "pdf", "plan", "png", "roof_scene", "save",
+    "scene", "strip", "strip_scene", "svg",
 ]  # fmt: skip

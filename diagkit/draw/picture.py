@@ -19,8 +19,9 @@ from diagkit.term import LEVEL_NAMES, Term, depth
 HEADLINE = 14.0
 
 
-def scene(term: Term, table: Table | None = None) -> Scene:
-    """The picture of `term` as geometry; `table` stands over its columns."""
+def scene(term: Term, table: Table | None = None, *, loops: bool = True) -> Scene:
+    """The picture of `term` as geometry; `table` stands over its columns. Without `loops` what a stream does
+    in each chunk is left out."""
     pen, sheet = Pen(), plan(term)
     order = sorted(term.axes, key=lambda axis: axis not in sheet.barred)
     cells = set_table(table, sheet.columns, order)
@@ -28,7 +29,7 @@ def scene(term: Term, table: Table | None = None) -> Scene:
     pen.say(roman(fit(title, WIDEST - 60, HEADLINE, SANS, True), bold=True), LEFT, 28, HEADLINE, "title", "start", SANS)
     right, low = draw_lines(pen, sheet, cells, 42)
     right = max(right, max((line.box[2] for line in pen.words), default=0) + 12)
-    wide, low = draw_loops(pen, term, sheet, low, WIDEST)
+    wide, low = draw_loops(pen, term, sheet, low, WIDEST) if loops else (right, low)
     right = max(right, wide)
     right, low = _legend(pen, term, sheet, right, low)
     return finished(pen, right, low, title, description(term))

@@ -113,8 +113,30 @@ def _regions(inks: _Inks) -> dict[str, Style]:
     }
 
 
+_HEAT = ("#eef4fb", "#d3e3f3", "#aecbe6", "#82aed6", "#5890c4", "#346fa8", "#1d4f85")
+_HEAT_DARK = ("#223044", "#27405f", "#2c527d", "#34669c", "#427cbb", "#5c95d4", "#86b4e8")
+
+
+def _charts(inks: _Inks) -> dict[str, Style]:
+    light = inks is _LIGHT
+    heat = {f"heat-{shade}": Style(inks.paper, fill, 1.0) for shade, fill in enumerate(_HEAT if light else _HEAT_DARK)}
+    red = "#b3261e" if light else "#f2867e"
+    return heat | {
+        "heat-none": Style(stroke=inks.rule, width=0.6, dash=(2, 2)),
+        "chart-grid": Style(stroke=inks.rule, width=0.7),
+        "chart-roof": Style(stroke=inks.ink, width=1.8),
+        "chart-range": Style(stroke=red, width=2.2),
+        "chart-here": Style(inks.paper, red, 1.5),
+        "chart-best": Style(inks.ink, inks.paper, 1.8, opacity=0.6),
+        "chart-bar": Style(fill="#5890c4" if light else "#427cbb"),
+        "chart-slow": Style(fill=inks.levels[1]),
+        "chart-total": Style(fill=inks.faint),
+        "alarm": Style(fill=red),
+    }
+
+
 def _theme(name: str, inks: _Inks) -> Theme:
-    return Theme(name, inks.paper, _wires(inks) | _glyphs(inks) | _words(inks) | _regions(inks))
+    return Theme(name, inks.paper, _wires(inks) | _glyphs(inks) | _words(inks) | _regions(inks) | _charts(inks))
 
 
 THEMES: dict[str, Theme] = {"light": _theme("light", _LIGHT), "dark": _theme("dark", _DARK)}
