@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diagkit.codegen.layout import sized
-from diagkit.codegen.numba_boxes import buffer_length, tile_view, write_contract, write_move, write_view
+from diagkit.codegen.numba_boxes import buffer_length, tile_view, write_move, write_view
 from diagkit.codegen.numba_frame import Frame
+from diagkit.codegen.numba_products import write_contract
 from diagkit.codegen.numba_scalars import RESERVED, prelude
 from diagkit.codegen.numba_sweeps import write_sweep
 from diagkit.codegen.passes import Step, Sweep, sweeps
