@@ -11,17 +11,18 @@ from diagkit.term import __all__ as _ground
 
 if TYPE_CHECKING:
     from diagkit import machine
-    from diagkit.book import curves, landscape, record, refusal, roofline, timed
+    from diagkit.book import agreement, curves, landscape, lanes, record, refusal, roofline, timed
     from diagkit.explore import Explorer
     from diagkit.machine import activations
 
 __version__ = "0.1.0"
 
 _LATER = {"activations": "diagkit.machine", "Explorer": "diagkit.explore"}
-_LATER |= dict.fromkeys(("curves", "landscape", "record", "refusal", "roofline", "timed"), "diagkit.book")
+_BOOK = ("agreement", "curves", "landscape", "lanes", "record", "refusal", "roofline", "timed")
+_LATER |= dict.fromkeys(_BOOK, "diagkit.book")
 
-__all__ = ["Diagram", "Explorer", "activations", "curves", "landscape", "machine", "record", "refusal", "roofline"]
-__all__ += ["timed", *_operations, *_ground]
+__all__ = ["Diagram", "Explorer", "activations", "agreement", "curves", "landscape", "lanes", "machine", "record"]
+__all__ += ["refusal", "roofline", "timed", *_operations, *_ground]
 
 
 def __getattr__(name: str) -> Any:

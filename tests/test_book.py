@@ -14,6 +14,7 @@ from diagkit import machine, ops, term
 from diagkit.book import (
     BookError,
     Record,
+    agreement,
     check,
     claims,
     curves,
@@ -380,6 +381,16 @@ def test_a_formula_needs_all_its_sizes() -> None:
     assert curves({"H": formula}, ("q", [1, 2]), {"d": 3}).text == "elements: H for q from 1 to 2"
     with pytest.raises(BookError, match="no size is given for d"):
         curves({"H": formula}, ("q", [1, 2]), {})
+
+
+def test_agreement_shows_every_pair_on_equal_axes() -> None:
+    plot = agreement({"a": [(1.0, 2.0), (3.0, 3.0)], "b": [(5.0, 4.0)]}, title="H")
+    axes = plot.figure.axes[0]
+    assert axes.get_xlim() == axes.get_ylim() == (0.0, 5.0 * 1.08)
+    drawn = [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in axes.lines[1:]]
+    assert drawn == [[(2.0, 1.0), (3.0, 3.0)], [(4.0, 5.0)]]  # measured to the right, predicted upward
+    assert str(plot) == "H: 3 pairs of a, b"
+    assert plot.png().startswith(b"\x89PNG")
 
 
 def test_a_landscape_leaves_out_what_does_not_fit() -> None:

@@ -30,6 +30,21 @@ def test_the_reading_of_flash_attention_3(dtype, overlap, overhead, time, percen
     assert round(100 * found.tensor_busy, 1) == percent
 
 
+def test_barriers_are_where_products_wait_for_a_softmax():
+    found = pipeline(H100, "fp16", "intra")
+    assert found.barriers(3) == [Fraction(4, 3), Fraction(8, 3), Fraction(4)]
+    assert len(pipeline(H100, "fp16", "inter").barriers(20)) == 2  # at the start and at the end
+    ends = {slot.end for slot in found.schedule(3) if slot.kind == "softmax"}
+    assert set(found.barriers(3)) <= ends
+
+
+def test_the_overhead_is_the_last_part_of_a_softmax():
+    found = pipeline(H100, "fp16", "intra")
+    softmax = next(slot for slot in found.schedule(1) if slot.kind == "softmax")
+    assert found.exponentials_end(softmax) - softmax.start == Fraction(1, 2)  # the exponentials alone
+    assert pipeline(H100, "fp16", "intra", overhead=Fraction(0)).exponentials_end(softmax) is None
+
+
 def test_fp8_within_a_warpgroup_leaves_a_third_of_the_special_units_idle():
     assert pipeline(H100, "fp8e4m3", "intra", overhead=Fraction(0)).softmax_busy == pytest.approx(2 / 3)
 

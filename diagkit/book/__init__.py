@@ -4,7 +4,8 @@
 """
 
 from diagkit.book.errors import BookError
-from diagkit.book.plots import Plot, curves, landscape, roofline
+from diagkit.book.lanes import Lanes, lanes
+from diagkit.book.plots import Plot, agreement, curves, landscape, roofline
 from diagkit.book.record import RECORD_TYPE, Record, record
 from diagkit.book.refusal import Refusal, refusal
 from diagkit.book.timing import Timing, timed
@@ -12,12 +13,15 @@ from diagkit.book.timing import Timing, timed
 __all__ = [
     "RECORD_TYPE",
     "BookError",
+    "Lanes",
     "Plot",
     "Record",
     "Refusal",
     "Timing",
+    "agreement",
     "curves",
     "landscape",
+    "lanes",
     "record",
     "refusal",
     "roofline",

@@ -151,6 +151,27 @@ def evaluated(formula: Any, sizes: Mapping[str, int]) -> float:
     return float(found)
 
 
+def agreement(
+    groups: Mapping[str, Sequence[tuple[float, float]]], unit: str = "TFLOP/s", title: str = "", within: float = 0.2
+) -> Plot:
+    """Predictions against what was measured: a mark for each (predicted, measured) pair, in groups by name.
+
+    The line is where both are equal, the band within that part of it. Both axes are in `unit`.
+    """
+    figure, axes = canvas(title, f"measured, {unit}", f"predicted, {unit}", (7.2, 5.6))
+    numbers = [number for pairs in groups.values() for pair in pairs for number in pair]
+    ends = [0.0, 1.08 * max(numbers)]
+    axes.plot(ends, ends, color=COLOURS[0], linewidth=1)
+    axes.fill_between(ends, [(1 - within) * x for x in ends], [(1 + within) * x for x in ends], color=GRID, alpha=0.6)
+    for place, (name, pairs) in enumerate(groups.items()):
+        predicted, measured = zip(*pairs, strict=True)
+        marker, colour = MARKERS[place % len(MARKERS)], COLOURS[place % len(COLOURS)]
+        axes.plot(measured, predicted, marker, color=colour, markersize=5, label=name, markeredgecolor="white")
+    axes.set(xlim=ends, ylim=ends)
+    axes.legend(fontsize=8, frameon=False, loc="upper left")
+    return Plot(figure, f"{title}: {sum(map(len, groups.values()))} pairs of {', '.join(groups)}")
+
+
 def landscape(
     value: Any,
     rows: tuple[str, Sequence[int]],

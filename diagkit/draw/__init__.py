@@ -9,6 +9,7 @@ from typing import Any
 from diagkit.draw.canvas import write_pdf, write_png
 from diagkit.draw.charts import Bars, Roof, TileMap, bars_scene, board, brief, filled, map_scene, roof_scene
 from diagkit.draw.glyphs import GLYPHS
+from diagkit.draw.lanes import LaneBox, lanes, lanes_scene
 from diagkit.draw.listing import listing
 from diagkit.draw.overlap import Clash, overlaps
 from diagkit.draw.picture import headline, scene
@@ -75,7 +76,7 @@ def strip(
 
 
 __all__ = [
-    "GLYPHS", "THEMES", "Bars", "Clash", "Roof", "Row", "Scene", "Table", "TileMap", "as_svg", "bars_scene", "board",
-    "brief", "filled", "headline", "listing", "map_scene", "overlaps", "pdf", "plan", "png", "roof_scene", "save",
-    "scene", "strip", "strip_scene", "svg",
+    "GLYPHS", "THEMES", "Bars", "Clash", "LaneBox", "Roof", "Row", "Scene", "Table", "TileMap", "as_svg", "bars_scene",
+    "board", "brief", "filled", "headline", "lanes", "lanes_scene", "listing", "map_scene", "overlaps", "pdf", "plan",
+    "png", "roof_scene", "save", "scene", "strip", "strip_scene", "svg",
 ]  # fmt: skip

@@ -99,6 +99,17 @@ def _glyphs(inks: _Inks) -> dict[str, Style]:
     }
 
 
+def _lanes(inks: _Inks) -> dict[str, Style]:
+    """Boxes by unit, in the colours of the levels that feed them; overhead, barriers."""
+    black, orange, green, blue = inks.levels
+    units = {"tensor": blue, "special": green, "fma": orange, "memory": black}
+    return {f"unit-{unit}": Style(colour, colour, 1.0, opacity=0.3) for unit, colour in units.items()} | {
+        "hatch": Style(stroke=inks.ink, width=0.7),
+        "frame": Style(stroke=inks.ink, width=0.7),
+        "barrier": Style(stroke=inks.ink, width=2.4, dash=(2.4, 3.6)),
+    }
+
+
 def _words(inks: _Inks) -> dict[str, Style]:
     plain = {role: Style(fill=inks.ink) for role in ("title", "name", "cell", "caption", "glyph-text", "equals")}
     faint = {role: Style(fill=inks.faint) for role in ("head", "kind", "note", "format", "reason")}
@@ -136,7 +147,8 @@ def _charts(inks: _Inks) -> dict[str, Style]:
 
 
 def _theme(name: str, inks: _Inks) -> Theme:
-    return Theme(name, inks.paper, _wires(inks) | _glyphs(inks) | _words(inks) | _regions(inks) | _charts(inks))
+    styles = _wires(inks) | _glyphs(inks) | _lanes(inks) | _words(inks) | _regions(inks) | _charts(inks)
+    return Theme(name, inks.paper, styles)
 
 
 THEMES: dict[str, Theme] = {"light": _theme("light", _LIGHT), "dark": _theme("dark", _DARK)}

@@ -13,12 +13,13 @@ from diagkit.machine.implementations import IMPLEMENTATIONS, Implementation, imp
 from diagkit.machine.measured import cores, here, measure_here, processor
 from diagkit.machine.show import Sheet
 from diagkit.machine.times import Times, resource_rate, times
+from diagkit.machine.warpgroups import UNITS as PIPELINE_UNITS
 from diagkit.machine.warpgroups import Pipeline, pipeline, softmax_time
 
 __all__ = [
-    "ASSUMPTIONS", "GRADES", "IMPLEMENTATIONS", "Anchor", "Assumption", "Case", "Comparison", "Energy",
-    "Implementation", "Machine", "MachineError", "Number", "Pipeline", "Sheet", "Times", "activations",
-    "additive_rate", "anchors", "balanced_d", "case_clocks", "case_rate", "compare", "cores", "data_path",
-    "energy", "here", "implementation", "load", "measure_here", "names", "pipeline", "processor",
+    "ASSUMPTIONS", "GRADES", "IMPLEMENTATIONS", "PIPELINE_UNITS", "Anchor", "Assumption", "Case", "Comparison",
+    "Energy", "Implementation", "Machine", "MachineError", "Number", "Pipeline", "Sheet", "Times",
+    "activations", "additive_rate", "anchors", "balanced_d", "case_clocks", "case_rate", "compare", "cores",
+    "data_path", "energy", "here", "implementation", "load", "measure_here", "names", "pipeline", "processor",
     "recorded_numbers", "resource_rate", "softmax_time", "times", "tokens",
 ]  # fmt: skip

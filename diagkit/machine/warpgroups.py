@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 
 from diagkit.machine.facts import Machine, MachineError
 
@@ -69,12 +70,13 @@ class Pipeline:
     """Attention's inner loop on the warpgroups of one multiprocessor.
 
     * `sigma`: time of softmax over that of the products; `overlap`: "intra" (one warpgroup) or "inter";
-    * `warpgroups`: how many take turns (1 for "intra").
+    * `warpgroups`: how many take turns (1 for "intra"); `overhead`: the part of sigma beyond exponentials, over them.
     """
 
     sigma: Fraction
     overlap: str
     warpgroups: int
+    overhead: Fraction = Fraction(0)
 
     @property
     def time(self) -> Fraction:
@@ -96,6 +98,10 @@ class Pipeline:
         """Name and text of each assumption."""
         return ASSUMED
 
+    def exponentials_end(self, slot: Slot) -> Fraction | None:
+        """Where the exponentials of a softmax would end without the overhead; None for what has none."""
+        return slot.start + self.sigma / (1 + self.overhead) if slot.kind == "softmax" and self.overhead else None
+
     def schedule(self, steps: int = 8) -> list[Slot]:
         """The first steps of every warpgroup, in order of their start.
 
@@ -107,6 +113,15 @@ class Pipeline:
         PV 0 1 3/2
         """
         return schedule(self, steps)
+
+    def barriers(self, steps: int = 8) -> list[Fraction]:
+        """Moments at which the tensor cores stood still until a softmax ended.
+
+        >>> Pipeline(Fraction(5, 6), "intra", 1).barriers(2)
+        [Fraction(4, 3), Fraction(13, 6)]
+        """
+        slots = [slot for slot in schedule(self, steps) if UNITS[slot.kind] == "tensor"]
+        return [slot.start for before, slot in pairwise(slots) if before.end < slot.start]
 
     def scheduled_time(self, steps: int = 60) -> Fraction:
         """Time of a step by the schedule, over its second half, when the start no longer shows."""
@@ -142,7 +157,8 @@ def pipeline(
             f"no pipeline {overlap!r} of {warpgroups} warpgroups",
             remedy=f"overlap: {' or '.join(CLOSED)}; at least one warpgroup",
         )
-    return Pipeline(softmax_time(machine, dtype, d, overhead), overlap, warpgroups if overlap == "inter" else 1)
+    sigma = softmax_time(machine, dtype, d, overhead)
+    return Pipeline(sigma, overlap, warpgroups if overlap == "inter" else 1, Fraction(overhead))
 
 
 def inter_waits(kind: str, step: int, group: int, _last: int) -> Iterator[Operation]:
