@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
@@ -212,11 +213,15 @@ def test_a_chapter_that_fails_is_not_stored(tmp_path: Path) -> None:
 # Rules for stored notebooks
 
 
+BESIDE = "display a figure beside it, which then takes its place"
+NAMES = {"new": nbformat.v4.new_output, "notebooks": notebooks}
+
+
 def tampered(good: Chapter, change: str) -> list[str]:
     """The faults of a stored notebook after one change."""
     notebook = nbformat.from_dict(json.loads(json.dumps(good.notebook)))
     notebooks.settle(notebook)
-    exec(change, {"nb": notebook, "cells": notebooks.code_cells(notebook), "new": nbformat.v4.new_output})
+    exec(change, {"nb": notebook, "cells": notebooks.code_cells(notebook), **NAMES})
     return check.faults(notebook)
 
 
@@ -240,6 +245,7 @@ def test_a_stored_chapter_has_no_faults(good: Chapter) -> None:
         ("cells[0].outputs[0].data['text/plain'] = '<a at 0x7f00deadbeef>'", "code cell 1 shows a memory address"),
         ("nb.cells.pop()", "the last cell displays no record"),
         ("cells[-1].metadata.tags = ['nbval-ignore-output']", "the last cell carries the tag nbval-ignore-output"),
+        ("cells[0].outputs[0].data[notebooks.LIVE] = {}", f"code cell 1 stores a live widget; {BESIDE}"),
         ("nb.metadata.kernelspec.name = 'mine'", "its metadata are not those of a plain python3 kernel"),
     ],
 )  # fmt: skip
@@ -251,6 +257,30 @@ def test_every_chapter_of_the_book_keeps_the_rules() -> None:
     folder = Path(__file__).parents[1] / "notebooks"
     paths = notebooks.find([folder])
     assert {path.name: check.faults(notebooks.read(path)) for path in paths} == {path.name: [] for path in paths}
+
+
+EXPLORED = """
+import diagkit as dk
+a, b, c = dk.axes('a b c')
+C = dk.einsum('a b, b c -> a c', dk.array('A', a, b), dk.array('B', b, c))
+tiled = dk.Diagram(C, name='matmul').fuse().group(a='g_a', c='g_c').stream(b='s_b')
+dk.Explorer(tiled, machine='T4', a=1024, b='a', c='a')
+""".strip()
+
+
+def test_a_live_widget_is_stored_as_its_figure_and_exported_without_scripts(tmp_path: Path) -> None:
+    pytest.importorskip("ipywidgets", reason="the lab extra is not installed")
+    nbconvert = pytest.importorskip("nbconvert", reason="the lab extra is not installed")
+    path = book(tmp_path, "01-explorer.ipynb", EXPLORED, GOOD)
+    assert main(["store", str(path)]) == 0
+    stored = notebooks.read(path)
+    shown = notebooks.code_cells(stored)[0].outputs[0].data
+    assert set(shown) == {"image/svg+xml", "text/plain"} and "Best legal tile" in shown["image/svg+xml"]
+    assert check.faults(stored) == []
+    html, _ = nbconvert.HTMLExporter().from_notebook_node(stored)
+    pictures = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', html)
+    assert ["Best legal tile" in base64.b64decode(picture).decode() for picture in pictures] == [True]
+    assert not any(part in html for part in (notebooks.LIVE, "html-manager", "widget-state"))
 
 
 # The report

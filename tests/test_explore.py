@@ -36,10 +36,10 @@ def words(svg: str) -> list[str]:
 
 def test_its_numbers_are_those_of_the_diagram() -> None:
     shown = explorer(g_q=128, s_x=64)
-    one = flash().on("H100-SXM", "fp16", q=4096, x=4096, d=128, g_q=128, s_x=64)
+    one = flash().formats("fp16").on("H100-SXM", q=4096, x=4096, d=128, g_q=128, s_x=64)
     assert (shown.reading.moved, shown.reading.held) == (one.moved, one.held)
     assert shown.reading.times == one.times
-    assert shown.reading.best == flash().legal_tile(232448, unit="bytes", dtype="fp16", q=4096, x=4096, d=128)
+    assert shown.reading.best == flash().formats("fp16").legal_tile(232448, unit="bytes", q=4096, x=4096, d=128)
     assert f"Held: {one.held:,} of 232,448 bytes of a block. Moved: {one.moved:,} bytes." in words(shown.svg())
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from diagkit.book.notebooks import IGNORE, KERNEL, code_cells, tags
+from diagkit.book.notebooks import IGNORE, KERNEL, LIVE, code_cells, tags
 from diagkit.book.record import RECORD_TYPE
 
 LONGEST = 6
@@ -117,6 +117,13 @@ def ends_in_record(notebook: Any) -> Iterator[str]:
         yield f"the last cell carries the tag {IGNORE}"
 
 
+def static_figures(notebook: Any) -> Iterator[str]:
+    """What a reader turns has a figure in its place: no stored output needs a running kernel."""
+    for name, cell in places(notebook):
+        if any(LIVE in output.get("data", {}) for output in cell.outputs):
+            yield f"{name} stores a live widget; display a figure beside it, which then takes its place"
+
+
 def plain_kernel(notebook: Any) -> Iterator[str]:
     """The metadata name the kernel python3 and nothing else."""
     if notebook.metadata != KERNEL:
@@ -125,7 +132,7 @@ def plain_kernel(notebook: Any) -> Iterator[str]:
 
 RULES: tuple[Rule, ...] = (
     plain_python, short_cells, no_helpers, outputs_stored, in_order, no_errors, times_tagged, no_addresses,
-    ends_in_record, plain_kernel,
+    ends_in_record, static_figures, plain_kernel,
 )  # fmt: skip
 
 

@@ -17,6 +17,10 @@ KERNEL = {
 IGNORE = "nbval-ignore-output"
 """The tag of cells whose output differs from run to run."""
 
+LIVE = "application/vnd.jupyter.widget-view+json"
+"""A widget's place in an output: it needs a running kernel, and its id is another on every run."""
+PICTURES = ("image/svg+xml", "image/png")
+
 
 def find(paths: Iterable[Path]) -> list[Path]:
     """The notebooks among `paths`, those of a folder in order of their names.
@@ -81,7 +85,8 @@ def question(notebook: Any) -> str:
 
 
 def settle(notebook: Any) -> None:
-    """Take out what differs from run to run: times, kernel versions, random ids, errors of records."""
+    """Take out what differs from run to run: times, kernel versions, random ids, errors of records; and live
+    widgets where their figure stands beside them, so that a reader without a kernel sees that."""
     notebook.metadata = type(notebook)({name: type(notebook)(parts) for name, parts in KERNEL.items()})
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for place, cell in enumerate(notebook.cells):
@@ -89,6 +94,8 @@ def settle(notebook: Any) -> None:
         cell.metadata = type(notebook)({"tags": list(tags(cell))} if tags(cell) else {})
         for output in cell.get("outputs", ()):
             output.get("metadata", {}).pop(RECORD_TYPE, None)
+            if any(kind in output.get("data", {}) for kind in PICTURES):
+                output.data.pop(LIVE, None)
 
 
 def tags(cell: Any) -> tuple[str, ...]:

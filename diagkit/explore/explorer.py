@@ -8,7 +8,17 @@ from typing import Any
 from diagkit import draw, machine
 from diagkit.draw import Scene
 from diagkit.explore.figure import figure, lines
-from diagkit.explore.reading import Pairs, Reading, State, best_tile, formats_of, read, tile_choices, tiles_of
+from diagkit.explore.reading import (
+    Pairs,
+    Reading,
+    State,
+    best_tile,
+    formats_of,
+    in_format,
+    read,
+    tile_choices,
+    tiles_of,
+)
 from diagkit.term import DiagkitError, Term, check_format
 
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -17,10 +27,11 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 class Explorer:
     """Turn the tiles, sizes, machine and number format of a diagram and see its costs move.
 
-    `diagrams` are the forms to choose from: several, or one with the steps that led to it. `sizes` are
-    elements by name of the axis; the name of another size makes one follow it; tiles that are not given
-    start at the best legal ones. In a notebook it displays as sliders over a figure; where nothing runs (an
-    export, a stored notebook) as that figure. `at` gives the same with something changed.
+    `diagrams` are the forms to choose from: several, or one with the steps that led to it. `dtype` is the
+    format of all inputs (None: as they are). `sizes` are elements by name of the axis; the name of another
+    size makes one follow it; tiles that are not given start at the best legal ones. In a notebook it
+    displays as sliders over a figure; where nothing runs (an export, a stored notebook) as that figure.
+    `at` gives the same with something changed.
 
     Errors: DiagkitError for a missing size or an unknown name, MachineError for an unknown machine.
 
@@ -60,8 +71,8 @@ class Explorer:
 
     @property
     def term(self) -> Term:
-        """The form that is shown."""
-        return self.forms[self.form]
+        """The form that is shown, its inputs in the format that is chosen."""
+        return in_format(self.forms[self.form], self.dtype)
 
     @property
     def sizes(self) -> Pairs:
@@ -71,12 +82,12 @@ class Explorer:
     def _state(self) -> State:
         """Tiles never exceed their axes; those not given are the best, else as small as can be."""
         lengths = self.term.numbers(dict(self.sizes))
-        best = best_tile(self.term, self.machine, self.dtype, self.sizes)
+        best = best_tile(self.term, self.machine, self.sizes)
         start = dict(best.tiles) if best else {}
         tiles = ((tile, int(self.given.get(tile, start.get(tile, 1)))) for tile in tiles_of(self.term))
         axes = tiles_of(self.term)
         within = tuple((tile, max(1, min(number, lengths[axes[tile]]))) for tile, number in tiles)
-        return State(self.term, self.machine, self.dtype, self.sizes, within)
+        return State(self.term, self.machine, self.sizes, within)
 
     @property
     def reading(self) -> Reading:
@@ -86,7 +97,7 @@ class Explorer:
     def choices(self, tile: str) -> tuple[int, ...]:
         """The numbers that a tile's slider offers: powers of two, the whole axis, the best and the present one."""
         length = self.term.numbers(dict(self.sizes))[tiles_of(self.term)[tile]]
-        best = best_tile(self.term, self.machine, self.dtype, self.sizes)
+        best = best_tile(self.term, self.machine, self.sizes)
         return tile_choices(length, self.state.everything[tile], *([int(best.tiles[tile])] if best else []))
 
     @property
@@ -148,5 +159,5 @@ def forms_of(diagrams: tuple[Term, ...]) -> dict[str, Term]:
     several = [*(step.before for step in diagrams[0].steps), diagrams[0]] if len(diagrams) == 1 else diagrams
     found: dict[str, Term] = {}
     for term in several:
-        found.setdefault(draw.headline(term), term)
+        found[draw.headline(term)] = term  # of two with one name the later counts
     return found

@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from diagkit import cost, machine
+from diagkit import cost, derive, machine
 from diagkit.cost import Amounts, LegalTile
 from diagkit.machine import Machine, MachineError, Times, times
 from diagkit.term import FORMATS, DiagkitError, Term, promote
@@ -24,18 +24,17 @@ Pairs = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class State:
-    """A diagram on a machine: the format of all inputs (None: as they are), sizes and tiles in elements."""
+    """A diagram on a machine; sizes and tiles in elements."""
 
     term: Term
     machine: str
-    dtype: str | None
     sizes: Pairs
     tiles: Pairs
 
     @property
     def kind(self) -> str:
         """The format that the matrix units work in."""
-        return self.dtype or promote([array.dtype for array in self.term.inputs if array.dtype != "bool"])
+        return promote([array.dtype for array in self.term.inputs if array.dtype != "bool"])
 
     @property
     def everything(self) -> dict[str, int]:
@@ -76,20 +75,26 @@ def _stated(one: Machine, kind: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def ready(term: Term, dtype: str | None) -> Amounts:
+def in_format(term: Term, dtype: str | None) -> Term:
+    """The diagram with its inputs in that format (None: as they are); accumulators keep at least fp32."""
+    return derive.formats(term, dtype) if dtype else term
+
+
+@lru_cache(maxsize=64)
+def ready(term: Term) -> Amounts:
     """The costs of a diagram, made ready once."""
-    return cost.amounts(term, dtype)
+    return cost.amounts(term)
 
 
 @lru_cache(maxsize=256)
-def best_tile(term: Term, name: str, dtype: str | None, sizes: Pairs) -> LegalTile | None:
+def best_tile(term: Term, name: str, sizes: Pairs) -> LegalTile | None:
     """The best legal tile within the fast memory of one block, or None where nothing legal fits."""
     if not tiles_of(term):
         return None
     try:
         room = machine.load(name).capacity("shared", per_block=True)
         given: dict[str, Any] = dict(sizes)
-        return cost.legal_tile(term, room, unit="bytes", dtype=dtype, **given)
+        return cost.legal_tile(term, room, unit="bytes", **given)
     except DiagkitError:
         return None
 
@@ -97,23 +102,23 @@ def best_tile(term: Term, name: str, dtype: str | None, sizes: Pairs) -> LegalTi
 def read(state: State) -> Reading:
     """The numbers of a state. Errors: InputError for a missing size, MachineError for an unknown machine."""
     one = machine.load(state.machine)
-    amounts = {name: int(values[0]) for name, values in ready(state.term, state.dtype).at(**state.everything).items()}
+    amounts = {name: int(values[0]) for name, values in ready(state.term).at(**state.everything).items()}
     moved, held = amounts.pop("moved"), amounts.pop("held")
     room = one.capacity("shared", per_block=True)
     found = times(one, {"global": float(moved)}, {unit: float(n) for unit, n in amounts.items()}, state.kind)
-    best = best_tile(state.term, state.machine, state.dtype, state.sizes)
+    best = best_tile(state.term, state.machine, state.sizes)
     reasons = (*_unlawful(state), *_too_large(state, held, room), *_unstated(state, found))
     return Reading(state, moved, held, room, found, amounts.get("tensor", 0) / max(moved, 1), best, reasons)
 
 
 def best_state(state: State, best: LegalTile) -> State:
     """The same with the best tiles."""
-    return State(state.term, state.machine, state.dtype, state.sizes, tuple(best.tiles.items()))
+    return State(state.term, state.machine, state.sizes, tuple(best.tiles.items()))
 
 
 def _unlawful(state: State) -> Iterator[str]:
     """Why the matrix units or the rows of memory do not take these tiles."""
-    multiples, lengths = _multiples(state.term, state.dtype), state.term.numbers(dict(state.sizes))
+    multiples, lengths = _multiples(state.term), state.term.numbers(dict(state.sizes))
     for tile, axis in tiles_of(state.term).items():
         number = state.everything[tile]
         for step, why in multiples.get(axis, ()) if number != lengths[axis] else ():
@@ -122,8 +127,8 @@ def _unlawful(state: State) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _multiples(term: Term, dtype: str | None) -> Mapping[str, tuple[tuple[int, str], ...]]:
-    return cost.tile_multiples(term, dtype)
+def _multiples(term: Term) -> Mapping[str, tuple[tuple[int, str], ...]]:
+    return cost.tile_multiples(term)
 
 
 def _too_large(state: State, held: int, room: int) -> Iterator[str]:
@@ -148,7 +153,7 @@ def landscape(
     pairs = list(product(rows[1], columns[1]))
     values = {rows[0]: [row for row, _ in pairs], columns[0]: [column for _, column in pairs]}
     at: dict[str, Any] = {**state.everything, **{name: several for name, several in values.items() if name}}
-    found = ready(state.term, state.dtype).at(**at)
+    found = ready(state.term).at(**at)
     moved, held = (found[name].tolist() for name in ("moved", "held"))
     unfit = frozenset(pair for pair, bytes_ in zip(pairs, held, strict=True) if bytes_ > room)
     return dict(zip(pairs, map(float, moved), strict=True)), unfit
