@@ -6,12 +6,14 @@ from diagkit.derive.fuse import fuse
 from diagkit.derive.group import group, ungroup
 from diagkit.derive.part import part
 from diagkit.derive.quantize import cast, quantize
+from diagkit.derive.recipes import RECIPES, recipe
 from diagkit.derive.rewrite import hoist, open_blocks
 from diagkit.derive.split import split
 from diagkit.derive.stream import stream, unstream
 from diagkit.derive.transforms import permute, rotate, scale, smooth
 
 __all__ = [
-    "Derivation", "Difference", "cast", "derivation", "diff", "formats", "fuse", "group", "hoist", "open_blocks",
-    "part", "permute", "quantize", "replay", "rotate", "scale", "smooth", "split", "stream", "ungroup", "unstream",
+    "RECIPES", "Derivation", "Difference", "cast", "derivation", "diff", "formats", "fuse", "group", "hoist",
+    "open_blocks", "part", "permute", "quantize", "recipe", "replay", "rotate", "scale", "smooth", "split", "stream",
+    "ungroup", "unstream",
 ]  # fmt: skip

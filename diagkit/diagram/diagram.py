@@ -120,6 +120,10 @@ class Diagram(Term):
         """Let contractions read codes with scales: ``quantize("K", "int8", over="d")`` (see `derive.quantize`)."""
         return derive.quantize(self, wire, dtype, over, **how)
 
+    def recipe(self, name: str) -> Self:
+        """All steps of a published way to quantize attention: ``recipe("fp8 per tensor")`` (see `derive.RECIPES`)."""
+        return derive.recipe(self, name)
+
     def part(self, *outputs: str, name: str | None = None) -> Self:
         """The piece that makes some wires from inputs and from what is prepared (see `derive.part`)."""
         return derive.part(self, *outputs, name=name)

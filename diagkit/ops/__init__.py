@@ -69,6 +69,8 @@ from diagkit.ops.quantize import LARGEST as LARGEST
 from diagkit.ops.quantize import dequantize, hadamard, quantize
 from diagkit.ops.quantize import each as each
 from diagkit.ops.quantize import largest_code as largest_code
+from diagkit.ops.samples import SAMPLES as SAMPLES
+from diagkit.ops.samples import samples
 from diagkit.ops.scalars import BY_SYMBOL as BY_SYMBOL
 from diagkit.ops.scalars import SCALARS as SCALARS
 from diagkit.ops.scalars import Scalar as Scalar
@@ -77,6 +79,6 @@ __all__ = [
     "Node", "absolute", "alibi_slopes", "amax", "amin", "array", "attention", "axes", "axis", "block", "blocked",
     "cast", "causal", "combine", "contract", "cos", "cross_entropy", "dequantize", "einsum", "equal", "erf", "exp",
     "floor", "gelu", "hadamard", "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean", "minimum",
-    "quantize", "reduce", "relu", "rename", "rms_norm", "select", "sigmoid", "sign", "silu", "sin", "softmax",
-    "spherical", "spread", "sqrt", "tanh", "total", "variance", "view", "weight", "window",
+    "quantize", "reduce", "relu", "rename", "rms_norm", "samples", "select", "sigmoid", "sign", "silu", "sin",
+    "softmax", "spherical", "spread", "sqrt", "tanh", "total", "variance", "view", "weight", "window",
 ]  # fmt: skip

@@ -1,0 +1,67 @@
+"""Quantized attention as it is published: each recipe is a list of steps, taken one after the other.
+
+A recipe is a derivation without a diagram: it names wires Q, K, V and P along the axes q, x and d, and every step
+in it is a rule like any other, with its reason. A new recipe is one entry and nothing elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diagkit.derive.derivation import RULES
+from diagkit.derive.history import AnyTerm
+from diagkit.term import InputError
+
+Call = tuple[str, tuple[Any, ...], dict[str, Any]]
+
+
+def _cast(**formats: str) -> Call:
+    return "cast", (), formats
+
+
+def _codes(wire: str, dtype: str, over: str | None = None, **blocks: int) -> Call:
+    return "quantize", (wire, dtype) if over is None else (wire, dtype, over), blocks
+
+
+SMOOTH: Call = ("smooth", (), {"K": "x"})
+ROTATE: Call = ("rotate", ("Q", "K"), {"over": "d"})
+EIGHT_BIT_P: tuple[Call, ...] = (("scale", (), {"P": 448}), _cast(P="fp8e4m3"))
+TENSORS = tuple(_codes(wire, "fp8e4m3") for wire in "QKV")
+BLOCKS = tuple(_codes(wire, "fp8e4m3", "d", **{"q" if wire == "Q" else "x": 128}) for wire in "QKV")
+TOKENS = tuple(_codes(wire, "int8", "d") for wire in "QK")
+CHANNELS = (("quantize", ("V", "fp8e4m3", "x"), {"order": ("d", "x")}),)
+
+RECIPES: dict[str, tuple[Call, ...]] = {
+    "fp16": (_cast(Q="fp16", K="fp16", V="fp16"), _cast(P="fp16")),
+    "bf16": (_cast(Q="bf16", K="bf16", V="bf16"), _cast(P="bf16")),
+    "fp8 per tensor": (*TENSORS, *EIGHT_BIT_P),
+    "fp8 per block, rotated": (ROTATE, *BLOCKS, *EIGHT_BIT_P),
+    "fp8 per block, smoothed": (SMOOTH, *BLOCKS, *EIGHT_BIT_P),
+    "int8 scores, fp8 values": (SMOOTH, ROTATE, *TOKENS, *CHANNELS, *EIGHT_BIT_P),
+    "int8 keys and values": (_cast(Q="fp16"), _codes("K", "int8", "d"), _codes("V", "int8", "d")),
+    "int4 keys and values": (_cast(Q="fp16"), _codes("K", "int4", "d"), _codes("V", "int4", "d")),
+    "int4 keys per channel": (_cast(Q="fp16"), _codes("K", "int4", "x"), _codes("V", "int4", "d")),
+}
+"""Steps by the name of the recipe; each is (rule, positional arguments, named arguments).
+
+Sources: FlashAttention-3 (arXiv 2407.08608), section 3.3, blocks and rotation; SageAttention (arXiv 2410.02367),
+smoothed keys and int8 scores; KIVI (arXiv 2402.02750), keys per channel and values per token.
+"""
+
+
+def recipe(term: AnyTerm, name: str, /) -> AnyTerm:
+    """`term` after all steps of a recipe. Raises InputError for a name that is none, and what the steps raise.
+
+    >>> from diagkit import ops
+    >>> from diagkit.term import Term
+    >>> q, x, d = ops.axes("q x d")
+    >>> P = ops.softmax(ops.einsum("q d, x d -> q x", ops.array("Q", q, d), ops.array("K", x, d)), over=x, name="P")
+    >>> attention = Term(*ops.trace([ops.einsum("q x, x d -> q d", P, ops.array("V", x, d), name="O")]))
+    >>> [step.rule for step in recipe(attention, "int8 scores, fp8 values").steps]
+    ['smooth', 'rotate', 'quantize', 'quantize', 'quantize', 'scale', 'cast']
+    """
+    if name not in RECIPES:
+        raise InputError(f"no recipe {name!r}", remedy=f"use one of: {', '.join(RECIPES)}")
+    for rule, given, named in RECIPES[name]:
+        term = RULES[rule](term, *given, **named)
+    return term
