@@ -11,6 +11,7 @@ import sympy
 from sympy.printing.latex import LatexPrinter
 
 Rows = Sequence[Sequence[Any]]
+SHORT = 100  # the largest denominator of a fraction that is read as it stands
 CELL = "text-align:left;padding:1px 10px 1px 0"
 
 
@@ -70,10 +71,18 @@ def formula(expr: Any) -> str:
     """A formula as text on one line.
 
     >>> from diagkit.term import size
-    >>> formula(size("q") * size("d"))
-    'd*q'
+    >>> formula(size("q") * size("d")), formula(1000 * sympy.sqrt(10001)), formula(sympy.Rational(1, 2))
+    ('d*q', '100005.0', '1/2')
     """
-    return str(sympy.sstr(expr))
+    return decimal(expr) or str(sympy.sstr(expr))
+
+
+def decimal(expr: Any) -> str:
+    """A number that nobody reads at a glance (a root, a long fraction) as a decimal; else the empty text."""
+    number = sympy.sympify(expr)
+    if not (number.is_number and number.is_finite) or (number.is_Rational and number.q <= SHORT):
+        return ""
+    return f"{float(expr):.1f}" if abs(expr) >= 1000 else f"{float(expr):.6g}"
 
 
 def _html_cell(cell: Any, tag: str) -> str:
@@ -107,4 +116,4 @@ def latex(expr: Any) -> str:
     >>> latex(size("key & value") / size("g_q"))
     '\\\\frac{\\\\text{key \\\\& value}}{g_{q}}'
     """
-    return str(_Latex().doprint(expr))
+    return decimal(expr) or str(_Latex().doprint(expr))
