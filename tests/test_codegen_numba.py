@@ -11,7 +11,7 @@ import plain_numba
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from numba_cases import TERMS, kernel, normal, q, x
+from numba_cases import TERMS, kernel, normal, x
 from strategies import arrays_for, labelled, masked_streams
 
 import diagkit as dk
@@ -134,126 +134,7 @@ def test_compiled_counters_equal_the_walk_over_the_program(name):
     assert counted.bytes() == walked.bytes()
 
 
-# ---- pitfalls, each on compiled kernels ----
-
-
-def test_padding_never_counts():
-    arrays = {"Q": np.zeros((192, 4)), "K": np.zeros((192, 4)), "V": np.arange(192.0)[:, None]}
-    arrays = {name: value.astype(np.float32) for name, value in arrays.items()}
-    np.testing.assert_allclose(kernel("attention")(**arrays), 95.5, rtol=1e-6)
-
-
-def test_causal_alignment_where_lengths_differ():
-    arrays = {"Q": np.zeros((2, 3)), "K": np.zeros((4, 3)), "V": np.arange(1.0, 5.0)[:, None]}
-    arrays = {name: value.astype(np.float32) for name, value in arrays.items()}
-    np.testing.assert_allclose(kernel("causal")(**arrays).ravel(), [1, 1.5], rtol=1e-6)
-    heads = {"Q": np.zeros((1, 1, 2, 1)), "K": np.zeros((1, 4, 1)), "V": np.arange(1.0, 5.0).reshape(1, 4, 1)}
-    made = kernel("grouped heads")(**{name: value.astype(np.float32) for name, value in heads.items()})
-    np.testing.assert_allclose(made.ravel(), [2, 2.5], rtol=1e-6)
-
-
-def masked_row(scores, mask, values):
-    """Attention of one feature with the scores given, under the mask: (O, L)."""
-    scores, values = np.asarray(scores, np.float32), np.asarray(values, np.float32)
-    arrays = {"Q": np.zeros((len(mask), 1)), "K": np.zeros((len(scores), 1)), "B": scores, "V": values[:, None]}
-    arrays = {name: value.astype(np.float32) for name, value in arrays.items()}
-    made = kernel("masked")(**arrays, M=np.asarray(mask))
-    return made["O"].ravel(), made["L"]
-
-
-def test_a_row_that_sees_nothing_is_zero_and_its_logsumexp_minus_infinity():
-    made, lse = masked_row([0, 0, 0, 0], [[False] * 4, [True] * 4], [1, 2, 3, 4])
-    np.testing.assert_allclose(made, [0, 2.5], rtol=1e-6)
-    assert lse[0] == -np.inf and lse[1] == pytest.approx(np.log(4), rel=1e-6)
-
-
-def test_a_dead_tile_before_a_live_one():
-    dead = [-np.inf] * 32
-    made, _ = masked_row([*dead, 0, 0], [[True] * 34], [1.0] * 32 + [3, 5])
-    np.testing.assert_allclose(made, [4.0], rtol=1e-6)
-
-
-def test_logsumexp_is_natural():
-    _, lse = masked_row([1, 2, 3], [[True] * 3], [0, 0, 0])
-    assert lse[0] == pytest.approx(3.407606, rel=1e-6)
-
-
-def test_empty_axes():
-    made = kernel("attention")
-    assert not made(**normal(Q=(2, 3), K=(0, 3), V=(0, 4))).any()
-    assert made(**normal(Q=(0, 3), K=(5, 3), V=(5, 4))).shape == (0, 4)
-    assert made(**normal(Q=(2, 3), K=(5, 3), V=(5, 0))).shape == (2, 0)
-
-
-def test_logits_beyond_the_input_format():
-    arrays = {"Q": np.full((40, 128), 256), "K": np.full((40, 128), 256), "V": np.ones((40, 3))}
-    made = kernel("attention")(**{name: value.astype(np.float16) for name, value in arrays.items()})
-    assert made.dtype == np.float16 and (made == 1).all()
-
-
-def test_grouped_heads_share_their_keys():
-    arrays = {"Q": np.zeros((2, 2, 1, 1)), "K": np.zeros((2, 1, 1)), "V": np.array([10.0, 20.0]).reshape(2, 1, 1)}
-    made = kernel("grouped heads")(**{name: value.astype(np.float32) for name, value in arrays.items()})
-    assert made.ravel().tolist() == [10, 10, 20, 20]
-
-
-@pytest.mark.parametrize("scale", [0.0, -0.5, 2.0])
-def test_any_scale_is_taken_as_it_is_and_masking_comes_after(scale):
-    arrays = normal(Q=(40, 3), K=(40, 3), V=(40, 2)) | {"scale": np.float32(scale)}
-    made = kernel("scaled")(**arrays)
-    if scale == 0:
-        mean = np.cumsum(arrays["V"], 0) / np.arange(1, 41)[:, None]
-        np.testing.assert_allclose(made, mean, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(made, ops.reference(TERMS["scaled"](), arrays), rtol=1e-5, atol=1e-6)
-
-
-def test_slopes_of_six_heads():
-    arrays = normal(Q=(6, 20, 4), K=(6, 20, 4), V=(6, 20, 4)) | {"slope": np.array(dk.alibi_slopes(6), np.float32)}
-    made = kernel("seasoned")(**arrays)
-    np.testing.assert_allclose(made, ops.reference(TERMS["seasoned"](), arrays), rtol=1e-4, atol=1e-5)
-
-
-def test_four_heads_over_three_are_refused():
-    with pytest.raises(InputError, match="axis 'k' is 4 in 'Q' but 3 in 'K'"):
-        kernel("grouped heads")(**normal(Q=(4, 1, 2, 3), K=(3, 2, 3), V=(3, 2, 3)))
-
-
-def test_offsets_beyond_31_bits(tmp_path):
-    """Rows that lie 2**30 elements apart in a sparse file: the third begins at element 2**31."""
-    far = np.memmap(tmp_path / "far", np.float32, "w+", shape=(2 * 2**30 + 4,))
-    Q = np.lib.stride_tricks.as_strided(far, (3, 4), (4 * 2**30, 4))
-    Q[:] = normal(Q=(3, 4))["Q"]
-    arrays = normal(K=(5, 4), V=(5, 2))
-    made = kernel("attention")(Q=Q, **arrays)
-    np.testing.assert_allclose(made, kernel("attention")(Q=np.array(Q), **arrays), rtol=1e-6)
-
-
-def test_a_window_of_two_counts_the_query_itself():
-    V = dk.array("V", x, dk.axis("e"))
-    scores = dk.masked(dk.array("S", q, x), dk.window(q, x, 2))
-    O = dk.einsum("q x, x e -> q e", dk.softmax(scores, over=x), V)
-    program = lower(Term(*ops.trace([O], {}), "window"))
-    arrays = {"S": np.zeros((6, 6)), "V": np.eye(6)}
-    made, _ = plain_numba.run(program, arrays)
-    assert (made[3] != 0).tolist() == [False, False, True, True, False, False]
-
-
-def test_broadcast_views_and_read_only_arrays_are_read_where_they_lie():
-    made = kernel("attention")
-    arrays = normal(Q=(40, 16), K=(16,), V=(50, 8))
-    arrays["K"] = np.broadcast_to(arrays["K"], (50, 16))
-    arrays["Q"].flags.writeable = False
-    np.testing.assert_allclose(made(**arrays), ops.reference(TERMS["attention"](), arrays), rtol=1e-5, atol=1e-6)
-
-
-def test_infinities_and_nan_pass_through():
-    made = kernel("attention")
-    arrays = normal(Q=(3, 4), K=(40, 4), V=(40, 2))
-    arrays["Q"][1, 0] = np.nan
-    found = made(**arrays)
-    assert np.isnan(found[1]).all() and np.isfinite(found[[0, 2]]).all()
-    arrays["V"][7, 1] = np.inf
-    assert made(**arrays)[0, 1] == np.inf
+# ---- the exponential ----
 
 
 def exponentials(values):
