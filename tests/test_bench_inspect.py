@@ -7,7 +7,8 @@ import diagkit as dk
 from diagkit import derive, ops
 from diagkit.bench import sass
 from diagkit.bench.architectures import ARCHITECTURES, architecture, check_shared, nearest
-from diagkit.bench.compiled import Buffers, Compiled, buffers_of, explained
+from diagkit.bench.buffers import Buffers, explained
+from diagkit.bench.compiled import Compiled
 from diagkit.bench.inspect import Inspection, inspect, with_formats
 from diagkit.bench.verdicts import CHECKS, verdicts
 from diagkit.book.gpu import streamed
@@ -51,6 +52,18 @@ def matmul():
     return Term(*ops.trace([C], {"C": C}), "matmul")
 
 
+def test_the_diagram_predicts_for_its_own_kernels():
+    """The door hands in what `memory()` says, per kernel, also in other formats; open sizes are not predicted."""
+    Q, K, V = (dk.array(name, axis, dk.axis("d")) for name, axis in (("Q", q), ("K", x), ("V", x)))
+    made = dk.Diagram(dk.attention(Q, K, V, over=x, features="d"), name="attention")
+    made = made.fuse().group(q="g_q").stream(x="s_x")
+    sizes = {"q": 256, "x": 256, "d": 64, "g_q": 64, "s_x": 64}
+    found = made.kernel("triton", **sizes).inspect("sm_80", dtypes="fp16")
+    assert found.predicted_bytes == (made.formats("fp16").memory().bytes().peak(**sizes),)
+    assert "bytes on chip" in str(found) and made.kernel("triton", **sizes).predict is not None
+    assert inspect(program(), "sm_90").predicted_bytes == (None,)
+
+
 def test_the_large_tile_on_hopper_fits_without_spills():
     """128 x 128, d = 128: shared memory is Q once, K and V per stage, to the byte."""
     found = inspect(program(mask=dk.causal(q, x), d=128, tile=128, length=4096), "sm_90", predicted_bytes=231_424)
@@ -60,6 +73,7 @@ def test_the_large_tile_on_hopper_fits_without_spills():
     assert one.shared_bytes == buffers.shared(2) == 163_840
     assert explained(one, buffers) == "Q 32,768, 2 × K 32,768, 2 × V 32,768"
     assert "231,424 bytes on chip: 98,304 loaded, 133,120 made (here in registers)" in str(found)
+    assert "another K +32,768, another V +32,768; not explained: 0.0% of shared memory" in str(found)
 
 
 @pytest.mark.parametrize(("d", "g", "s"), [(64, 128, 128), (128, 128, 128), (256, 128, 64)])
@@ -195,25 +209,18 @@ def test_each_check_can_fail(name):
     assert found[name].passed is False and found[name].mark == "✗"
 
 
+def test_what_lies_crosswise_is_named_where_its_loads_suffer():
+    def loads(plain, crosswise):
+        one = Compiled(**{**vars(GOOD), "moves": {"plain": plain, "async": 4, "wide": 4}, "crosswise": crosswise})
+        return {v.name: v.text for v in verdicts(one, architecture("sm_90"))}["no plain loads in the loop"]
+
+    assert loads(4, ("V",)).endswith("4 asynchronous: store V transposed, 8-bit products sum along the last axis")
+    assert loads(4, ()) == "4 in the loop, 4 asynchronous" and loads(0, ("V",)) == "0 in the loop, 4 asynchronous"
+
+
 def test_the_display_is_pinned(golden):
     buffers = Buffers((("Q", 32_768),), (("K", 32_768), ("V", 32_768)), 133_120)
     row = verdicts(GOOD, architecture("sm_90"))
-    found = Inspection("sm_90", (GOOD,), (buffers,), (row,), 231_424)
+    found = Inspection("sm_90", (GOOD,), (buffers,), (row,), (231_424,))
     assert "<table>" in found._repr_html_() and found.passed
     golden("inspect_sm_90.txt", str(found) + "\n")
-
-
-def test_what_no_buffer_explains_is_said():
-    buffers = Buffers((("Q", 100),), (("K", 50), ("V", 50)), 10)
-    at = {
-        bytes_: explained(Compiled(**{**vars(GOOD), "shared_bytes": bytes_}), buffers) for bytes_ in (300, 200, 310, 0)
-    }
-    assert at[300] == "Q 100, 2 × K 50, 2 × V 50"
-    assert at[310] == "Q 100, 2 × K 50, 2 × V 50, 10 for exchange between threads"
-    assert at[0] == "Q in registers"
-
-
-def test_buffers_are_blocks_with_their_padding():
-    made = lower(derive.stream(derive.group(derive.fuse(attention()), q=24), x=20), q=50, x=50, d=5, e=5)
-    found = buffers_of(made.kernels[0], made)
-    assert (found.once, found.chunk) == ((("Q", 32 * 16 * 4),), (("K", 32 * 16 * 4), ("V", 32 * 16 * 4)))

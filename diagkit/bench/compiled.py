@@ -17,9 +17,9 @@ from diagkit.codegen import Entry, Source, cache_directory
 from diagkit.codegen.triton_boxes import dot_format
 from diagkit.codegen.triton_frame import Frame
 from diagkit.program import Compute, Kernel, Load, Program
-from diagkit.term import FORMATS, names
+from diagkit.term import FORMATS, Box, names
 
-_LAYOUT = 2
+_LAYOUT = 3
 """Raised when what is kept on disk changes its meaning."""
 
 TYPES: dict[str, str] = {
@@ -45,6 +45,7 @@ class Compiled:
     * `shared_bytes` of a block, `registers` of a thread, `spilled_bytes` of a thread, `notes` (C75xx) of
       the assembler where it had to serialise; `formats` in which the kernel multiplies matrices.
     * `matrix`: matrix instructions in the whole kernel, by kind.
+    * `crosswise`: loaded sides of 8-bit products whose last axis is not the one that is summed.
     * In the main loop (`looped`; else in the whole kernel): `counts` of instructions by kind, `waits` for
       matrix instructions, `exponentials` (while matrix instructions run, all), global loads `moves`.
     """
@@ -64,52 +65,7 @@ class Compiled:
     exponentials: tuple[int, int]
     moves: Mapping[str, int]
     looped: bool
-
-
-@dataclass(frozen=True)
-class Buffers:
-    """What a kernel keeps on chip, in bytes: loaded once, per stage of its loop, and made (in registers)."""
-
-    once: tuple[tuple[str, int], ...]
-    chunk: tuple[tuple[str, int], ...]
-    made: int
-
-    def shared(self, stages: int) -> int:
-        """Shared memory with every load in it, chunks once per stage."""
-        return sum(n for _, n in self.once) + stages * sum(n for _, n in self.chunk)
-
-
-def buffers_of(kernel: Kernel, program: Program) -> Buffers:
-    """What the kernel keeps on chip, by its blocks, in bytes."""
-    frame = Frame(kernel, program)
-
-    def bytes_of(wire: str) -> int:
-        return prod(frame.block[a] for a in frame.along(wire)) * FORMATS[kernel.wire[wire].dtype] // 8
-
-    loads = {part: [s.wire for s in kernel.part(part) if isinstance(s, Load)] for part in ("before", "loop")}
-    once = tuple((wire, bytes_of(wire)) for wire in loads["before"])
-    chunk = tuple((wire, bytes_of(wire)) for wire in loads["loop"])
-    moved = {*loads["before"], *loads["loop"]}
-    made = sum(bytes_of(wire.name) for wire in kernel.wires if wire.name not in moved and not wire.virtual)
-    return Buffers(once, chunk, made)
-
-
-def explained(one: Compiled, buffers: Buffers) -> str:
-    """The shared memory as a sum of buffers, with what no buffer explains."""
-    every = sum(n for _, n in buffers.once)
-    options = [(kept, depth) for kept in (True, False) for depth in range(one.stages + 1)]
-    kept, depth = min(options, key=lambda o: abs(one.shared_bytes - (every if o[0] else 0) - _chunks(buffers, o[1])))
-    parts = [f"{name} {n:,}" for name, n in buffers.once] if kept else []
-    parts += [f"{depth} × {name} {n:,}" for name, n in buffers.chunk] if depth else []
-    rest = one.shared_bytes - (every if kept else 0) - _chunks(buffers, depth)
-    parts += [f"{rest:,} for exchange between threads"] if rest > 0 else []
-    parts += [f"{-rest:,} never there at one time"] if rest < 0 else []
-    parts += [] if kept or not buffers.once else [f"{', '.join(name for name, _ in buffers.once)} in registers"]
-    return ", ".join(parts) or "nothing kept"
-
-
-def _chunks(buffers: Buffers, depth: int) -> int:
-    return depth * sum(n for _, n in buffers.chunk)
+    crosswise: tuple[str, ...] = ()
 
 
 def compiled(program: Program, kernel: Kernel, text: Source, row: Architecture, timeout_s: float) -> Compiled:
@@ -185,11 +141,26 @@ def read(kernel: Kernel, program: Program, row: Architecture, entry: Entry, buil
         sass.exponentials_within(main),
         sass.loads(main),
         bool(code.loops),
+        crosswise(kernel, program),
     )
 
 
 def product_formats(kernel: Kernel, program: Program) -> tuple[str, ...]:
     """The formats in which the kernel multiplies matrices."""
     frame = Frame(kernel, program)
-    boxes = [s.box for s in kernel.statements if isinstance(s, Compute) and s.box.name in frame.products]
-    return tuple(sorted({dot_format(frame, box) for box in boxes}))
+    return tuple(sorted({dot_format(frame, box) for box in products_of(kernel, frame)}))
+
+
+def products_of(kernel: Kernel, frame: Frame) -> list[Box]:
+    """The boxes that are products of matrices."""
+    return [s.box for s in kernel.statements if isinstance(s, Compute) and s.box.name in frame.products]
+
+
+def crosswise(kernel: Kernel, program: Program) -> tuple[str, ...]:
+    """Arrays that 8-bit products want stored the other way round: what is summed is not their last axis."""
+    frame = Frame(kernel, program)
+    loads = {s.wire for s in kernel.statements if isinstance(s, Load)}
+    narrow = [box for box in products_of(kernel, frame) if FORMATS[dot_format(frame, box)] == 8]
+    found = [wire for box in narrow for wire in box.inputs if wire in loads]
+    inner = {wire: frame.products[box.name].inner for box in narrow for wire in box.inputs}
+    return tuple(wire for wire in found if frame.along(wire)[-1:] != inner[wire][-1:])

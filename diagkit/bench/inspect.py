@@ -6,27 +6,32 @@ disk by content.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from diagkit.bench.architectures import architecture, check_formats
-from diagkit.bench.compiled import Buffers, Compiled, buffers_of, compiled, explained
+from diagkit.bench.buffers import Buffers, account, buffers_of, explained, unexplained
+from diagkit.bench.compiled import Compiled, compiled
 from diagkit.bench.show import Shown
 from diagkit.bench.triton_run import need_triton, written
 from diagkit.bench.verdicts import Verdict, verdicts
 from diagkit.program import Program, lower
+from diagkit.term import Term
+
+Predict = Callable[[Term, Mapping[str, int]], tuple[float, ...]]
+"""Of a diagram at sizes: the bytes that each of its kernels holds in fast memory."""
 
 
 @dataclass(frozen=True, repr=False)
 class Inspection(Shown):
-    """Kernels compiled for `target`, each with its buffers, its verdicts, and a prediction in bytes of what
-    it holds in fast memory, where one was handed in."""
+    """Kernels compiled for `target`, each with its buffers, its verdicts, and what the diagram predicts that it
+    holds in fast memory, in bytes (None where nothing was handed in)."""
 
     target: str
     kernels: tuple[Compiled, ...]
     buffers: tuple[Buffers, ...]
     verdicts: tuple[tuple[Verdict, ...], ...]
-    predicted_bytes: float | None = None
+    predicted_bytes: tuple[float | None, ...]
 
     @property
     def passed(self) -> bool:
@@ -41,9 +46,10 @@ class Inspection(Shown):
     def rows(self) -> list[tuple[str, str]]:
         """(name, text) of each row of the display."""
         found: list[tuple[str, str]] = []
-        for one, buffers, row in zip(self.kernels, self.buffers, self.verdicts, strict=True):
+        every = zip(self.kernels, self.buffers, self.verdicts, self.predicted_bytes, strict=True)
+        for one, buffers, row, predicted in every:
             found.append((f"kernel {one.kernel}", f"{one.target}, {one.warps} warps, {one.stages} stages"))
-            found += _memory_rows(one, buffers, self.predicted_bytes if len(self.kernels) == 1 else None)
+            found += _memory_rows(one, buffers, predicted)
             counts = ", ".join(f"{kind} {n}" for kind, n in one.counts.items()) or "none of note"
             found.append(("main loop" if one.looped else "instructions", counts))
             found += [(verdict.name, f"{verdict.mark} {verdict.text}") for verdict in row]
@@ -51,12 +57,15 @@ class Inspection(Shown):
 
 
 def _memory_rows(one: Compiled, buffers: Buffers, predicted: float | None) -> list[tuple[str, str]]:
+    """Shared memory and registers; then the prediction, and by name what there is beside the loads in it."""
     found = [("shared memory", f"{one.shared_bytes:,} bytes a block: {explained(one, buffers)}")]
     found.append(("registers", f"{one.registers} a thread, {one.registers * 4 * 32 * one.warps:,} bytes a block"))
     if predicted is not None:
-        loads = buffers.shared(1)
-        rest = f"{loads:,} loaded, {predicted - loads:,.0f} made (here in registers)"
+        rest = f"{buffers.loaded:,} loaded, {predicted - buffers.loaded:,.0f} made (here in registers)"
         found.append(("predicted", f"{predicted:,.0f} bytes on chip: {rest}"))
+        beyond, unknown = account(one, buffers).beyond(buffers), unexplained(one, buffers)
+        named = ", ".join(f"{name} {n:+,}" for name, n in beyond) or "nothing"
+        found.append(("beside these loads", f"{named}; not explained: {unknown:.1%} of shared memory"))
     return found
 
 
@@ -65,13 +74,14 @@ def inspect(
     target: str = "sm_90",
     dtypes: str | Mapping[str, str] | None = None,
     predicted_bytes: float | None = None,
+    predict: Predict | None = None,
     timeout_s: float = 300.0,
 ) -> Inspection:
     """Compile every kernel of `program` for `target` ("sm_75", "sm_80", "sm_89", "sm_90" or "sm_100").
 
-    `dtypes` puts other formats on the float inputs: one for all, or by name. `predicted_bytes` (what
-    `memory()` says) is shown beside. Arrays are taken as contiguous, open sizes as multiples of 16.
-    Raises FormatError for a format that the target lacks, WorkerError where the compiler fails.
+    `dtypes` puts other formats on the float inputs: one for all, or by name. What the diagram holds in fast
+    memory is shown beside: `predicted_bytes` of the only kernel, or else as `predict` says. Arrays are taken
+    as contiguous, open sizes as multiples of 16. Raises FormatError for a format that the target lacks, WorkerError where the compiler fails.
     """
     need_triton()
     row = architecture(target)
@@ -81,7 +91,16 @@ def inspect(
     built = [compiled(ready, kernel, text, row, timeout_s) for kernel in ready.kernels]
     found = tuple(buffers_of(kernel, ready) for kernel in ready.kernels)
     judged = [verdicts(one, row) for one in built]
-    return Inspection(target, tuple(built), found, tuple(judged), predicted_bytes)
+    return Inspection(target, tuple(built), found, tuple(judged), _predicted(ready, predicted_bytes, predict))
+
+
+def _predicted(program: Program, given: float | None, predict: Predict | None) -> tuple[float | None, ...]:
+    """Bytes of fast memory per kernel, as far as anyone says."""
+    if given is not None and len(program.kernels) == 1:
+        return (given,)
+    if predict is None or any(name in program.term.axes for name in program.missing):
+        return (None,) * len(program.kernels)
+    return predict(program.term, dict(program.sizes))
 
 
 def with_formats(program: Program, dtypes: str | Mapping[str, str]) -> Program:

@@ -11,7 +11,7 @@ from diagkit.bench.check import Check, check
 from diagkit.bench.count import Counted, count
 from diagkit.bench.errors import KernelError
 from diagkit.bench.inputs import random_inputs, sizes_for
-from diagkit.bench.inspect import Inspection, inspect
+from diagkit.bench.inspect import Inspection, Predict, inspect
 from diagkit.bench.landscape import Landscape, landscape
 from diagkit.bench.launch import bind
 from diagkit.bench.measure import Measured, measure
@@ -31,6 +31,7 @@ class Kernel:
     program: Program
     target: str = "numba"
     checks: list[Check] = field(default_factory=list, compare=False, repr=False)
+    predict: Predict | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         codegen.check_target(self.target)
@@ -96,8 +97,8 @@ class Kernel:
         predicted_bytes: float | None = None,
     ) -> Inspection:
         """Compile for a GPU without having one ("sm_75" to "sm_100") and judge by ten checks (see
-        `bench.inspect`); `predicted_bytes`, what `memory()` says, is shown beside what was found."""
-        return inspect(self.program, target, dtypes, predicted_bytes)
+        `bench.inspect`). What the diagram's `memory()` says (or `predicted_bytes`) is shown beside what was found."""
+        return inspect(self.program, target, dtypes, predicted_bytes, self.predict)
 
     def _inputs(
         self, arrays: Mapping[str, Any] | None, sizes: Mapping[str, int], seed: int

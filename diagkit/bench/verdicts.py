@@ -78,7 +78,10 @@ def _shadow(one: Compiled, row: Architecture) -> Found:
 def _plain(one: Compiled, row: Architecture) -> Found:
     if not one.looped:
         return "no loop", None
-    return f"{one.moves['plain']} in the loop, {one.moves['async']} asynchronous", one.moves["plain"] == 0
+    found = f"{one.moves['plain']} in the loop, {one.moves['async']} asynchronous"
+    remedy = f": store {', '.join(one.crosswise)} transposed, 8-bit products sum along the last axis"
+    right = one.moves["plain"] == 0
+    return found + (remedy if one.crosswise and not right else ""), right
 
 
 def _wide(one: Compiled, row: Architecture) -> Found:

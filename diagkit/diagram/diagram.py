@@ -247,8 +247,9 @@ class Diagram(Term):
     def kernel(self, target: str = "numba", **sizes: Any) -> bench.Kernel:
         """A kernel for "numba" or "triton" at these tiles: shows its source, checks, counts and times itself."""
         from diagkit import bench
+        from diagkit.diagram.prediction import held
 
-        return bench.Kernel(self.lower(**sizes), target)
+        return bench.Kernel(self.lower(**sizes), target, predict=held)
 
     def svg(self, theme: str = "light") -> str:
         """The picture as SVG text, with the cost table over its columns."""

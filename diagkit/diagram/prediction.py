@@ -116,6 +116,14 @@ class Prediction:
         return f'<table style="border-collapse:collapse">{cells}</table>'
 
 
+def held(term: Term, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Bytes of fast memory that each kernel of `term` holds at its peak, in the formats of its wires."""
+    peaks: dict[int, int] = {}
+    for (number, _), amount in cost.memory(term).bytes().at(**sizes).items():
+        peaks[number] = max(peaks.get(number, 0), int(amount))
+    return tuple(peaks.values())
+
+
 def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[str, int]) -> Prediction:
     """The prediction for `term` on a machine or the one of that name, at sizes and tiles in elements.
 
