@@ -297,6 +297,19 @@ def base_two():
     return term(O, name="base two", E=E, O=O)
 
 
+def normalised_by(above, below, root=lambda z: z):
+    """Weights above(s) over a function of the sum of below(s), contracted with values: no maximum is carried."""
+    S, V = dk.array("S", q, x), dk.array("V", x, e)
+    P = above(S) / root(dk.total(below(S), x, name="Z"))
+    return term(dk.einsum("q x, x e -> q e", P, V, name="O"), name="normalised contraction", P=P)
+
+
+def summed_scores():
+    """Attention without a scale: along the features scores add up, and softmax waits for the whole of them."""
+    S = dk.einsum("q d, x d -> q x", dk.array("Q", q, d), dk.array("K", x, d))
+    return term(dk.einsum("q x, x e -> q e", dk.softmax(S, over=x), dk.array("V", x, e), name="O"), S=S)
+
+
 FORMS = {
     "attention": (attention, "x", {}),
     "attention, normalised": (attention, "x", {"hoist": False}),
@@ -348,5 +361,13 @@ FORMS = {
     "shared maximum": (shared_maximum, "x", {}),
     "tempered": (tempered, "x", {}),
     "base two": (base_two, "x", {}),
+    "sum of magnitudes": (lambda: normalised_by(lambda s: s, dk.absolute), "x", {}),
+    "squares of what is positive": (
+        lambda: normalised_by(lambda s: dk.relu(s) ** 2, lambda s: dk.relu(s) ** 2, lambda z: z + 1e-3),
+        "x",
+        {},
+    ),
+    "softmax without a shift": (lambda: normalised_by(dk.exp, dk.exp), "x", {}),
+    "attention along features": (summed_scores, "d", {}),
 }
 """Every diagram that must stream: (how to make it, the axis, options of `stream`)."""

@@ -10,7 +10,7 @@ import diagkit as dk
 from diagkit import derive
 from diagkit.derive.stream import stream
 from diagkit.program import law
-from diagkit.term import InputError, arg
+from diagkit.term import InputError, StreamError, arg, coordinate
 
 q, x, d, e = dk.axes("q x d e")
 
@@ -47,6 +47,18 @@ def test_any_split_and_any_merge_tree_gives_the_whole(name):
     found = law(CASES[name], trials=25, seed=1, **data(CASES[name], q=5, x=41, d=4, e=3))
     assert found.error < 1e-13
     assert found.merged > 0
+
+
+def test_a_convolution_adds_up_over_channels():
+    """Offsets are an axis of a view; along the channels it is a contraction like any other."""
+    t, p, w, c = dk.axes("t p=5 w c")
+    windows = dk.view(dk.array("X", t, c), {"t": coordinate("p") + coordinate("w")}, (p, w, c))
+    Y = dk.einsum("p w c, w c e -> p e", windows, dk.weight("W", w, c, e))
+    made = stream(derive.fuse(term(Y, Y=Y)), c="s_c")
+    found = law(made, trials=25, seed=1, **data(made, t=7, c=11, w=3, e=2))
+    assert found.error < 1e-13 and found.merged > 0
+    with pytest.raises(StreamError, match="reads other positions of t"):
+        stream(derive.fuse(term(Y, Y=Y)), t="s_t")
 
 
 def test_an_axis_of_nothing_is_a_split_too():

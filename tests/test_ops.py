@@ -388,3 +388,10 @@ def test_a_cast_is_named_after_what_it_casts_and_a_product_after_what_it_multipl
     Q, K = dk.array("Q", q, d), dk.array("K", x, d)
     product = dk.Diagram(dk.einsum("q d, x d -> q x", dk.cast(Q, "fp8e4m3"), dk.cast(K, "fp8e4m3")))
     assert [box.name for box in product.boxes] == ["Q.fp8e4m3", "K.fp8e4m3", "QK"]
+
+
+def test_a_size_of_nothing_that_divides_is_named():
+    x, d = dk.axes("x d")
+    scaled = dk.Diagram(dk.total(dk.array("X", x, d), over=d) / d.size)
+    with pytest.raises(dk.InputError, match="divided by a size that is 0; give every axis that divides"):
+        scaled(X=np.zeros((2, 0)))

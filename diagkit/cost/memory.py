@@ -20,7 +20,7 @@ from diagkit.cost.kernel import Kernel, kernels
 from diagkit.cost.lifetimes import Buffer, buffers, events
 from diagkit.cost.show import Shown, Table
 from diagkit.cost.upper import largest, undominated
-from diagkit.term import FORMATS, Term, check_format
+from diagkit.term import FORMATS, InputError, Term, check_format
 
 Live = tuple[tuple[Any, int, int], ...]
 """Live buffers, alike ones together: (elements, bits of one, how many)."""
@@ -28,11 +28,15 @@ Live = tuple[tuple[Any, int, int], ...]
 
 @dataclass(frozen=True)
 class Column:
-    """One column of one kernel: "load", a box, or "store", and the buffers live there."""
+    """One column of one kernel: "load", a box, or "store", and the buffers live there.
+
+    `chunks` are those of them that hold one chunk of a streamed input.
+    """
 
     kernel: int
     name: str
     live: Live
+    chunks: Live = ()
 
     def amount(self, weight: Mapping[int, Any]) -> Any:
         """The sum of what is live, an element of that many bits weighing `weight[bits]`."""
@@ -43,11 +47,13 @@ class Column:
 class Memory(Shown):
     """What is live at level 1, column by column of every kernel, in `unit` ("elements" or "bytes").
 
-    `paper` is the napkin form: loads, chunks and stored outputs only, one column per kernel.
+    `paper` is the napkin form: loads, chunks and stored outputs only, one column per kernel; in `apart` one
+    for each box that reads a chunk, with the chunks that this box reads.
     """
 
     live: tuple[Column, ...]
     paper: tuple[Column, ...]
+    apart: tuple[Column, ...] = ()
     unit: str = "elements"
     dtype: str | None = None
 
@@ -89,9 +95,26 @@ class Memory(Shown):
         """The same in bytes: by the format of each wire (accumulators their own), or one for all."""
         return replace(self, unit="bytes", dtype=check_format(dtype) if dtype else None)
 
-    def napkin(self) -> Self:
-        """Only loads, chunks and stored outputs, as on the paper's figures: 2 g_q d + 2 s_x d."""
-        return replace(self, live=self.paper)
+    def napkin(self, together: bool = True) -> Self:
+        """Only loads, chunks and stored outputs, as on the paper's figures: 2 g_q d + 2 s_x d. With
+        ``together=False`` a chunk is there only while a box reads it: K and V, one after the other, take
+        s_x max(d_k, d_v)."""
+        return replace(self, live=self.paper if together else self.apart)
+
+    def buffered(self, times: int = 2) -> Self:
+        """The same where each chunk has room for `times`: the next one arrives while this one is used.
+
+        >>> import diagkit as dk
+        >>> q, x = dk.axes("q x")
+        >>> row = dk.Diagram(dk.total(dk.array("X", q, x), over="x", name="T")).group(q="g").stream(x="s")
+        >>> row.memory().peak(), row.memory().buffered().peak()
+        (g*s + g, 2*g*s + g)
+        """
+        if not isinstance(times, int) or times < 1:
+            raise InputError(f"a chunk cannot have {times!r} buffers", remedy="use a whole number of at least 1")
+        views = (self.live, self.paper, self.apart)
+        live, paper, apart = (tuple(_widened(column, times) for column in view) for view in views)
+        return replace(self, live=live, paper=paper, apart=apart)
 
     def at(self, **sizes: Any) -> dict[tuple[int, str], Number]:
         """The amount live at each column as a plain number at `sizes`."""
@@ -117,7 +140,8 @@ def memory(term: Term) -> Memory:
     """
     cut = kernels(term)
     live = tuple(column for kernel in cut for column in _columns(kernel))
-    return Memory(live, tuple(_paper(kernel) for kernel in cut))
+    apart = tuple(column for kernel in cut for column in _apart(kernel))
+    return Memory(live, tuple(_paper(kernel) for kernel in cut), apart)
 
 
 def _columns(kernel: Kernel) -> Iterator[Column]:
@@ -125,9 +149,10 @@ def _columns(kernel: Kernel) -> Iterator[Column]:
     row = events(kernel)
     begins, ends = _by_place(buffers(kernel, row), len(row.names))
     live: Counter[tuple[Any, int]] = Counter()
+    chunks = _alike(_sizes(kernel, _chunks(kernel)))
     for place, name in enumerate(row.names):
         live.update(begins[place])
-        yield Column(kernel.number, name, _alike(live))
+        yield Column(kernel.number, name, _alike(live), chunks if row.first <= place <= row.last else ())
         live.subtract(ends[place])
 
 
@@ -144,7 +169,37 @@ def _alike(live: Counter[tuple[Any, int]]) -> Live:
     return tuple((elements, bits, count) for (elements, bits), count in live.items() if count)
 
 
+def _widened(column: Column, times: int) -> Column:
+    """A column with its chunks held so many times."""
+    live = Counter({(elements, bits): count for elements, bits, count in column.live})
+    live.update({(elements, bits): count * (times - 1) for elements, bits, count in column.chunks})
+    chunks = tuple((elements, bits, count * times) for elements, bits, count in column.chunks)
+    return replace(column, live=_alike(live), chunks=chunks)
+
+
+def _chunks(kernel: Kernel) -> list[str]:
+    """The inputs that arrive chunk by chunk."""
+    return [wire for wire in kernel.region.loads if kernel.form and kernel.carries(wire, kernel.streamed)]
+
+
+def _sizes(kernel: Kernel, wires: Sequence[str]) -> Counter[tuple[Any, int]]:
+    return Counter((kernel.held(wire), FORMATS[kernel.wires[wire].dtype]) for wire in wires)
+
+
 def _paper(kernel: Kernel) -> Column:
     wires = [*kernel.region.loads, *kernel.region.stores]
-    held = Counter((kernel.held(wire), FORMATS[kernel.wires[wire].dtype]) for wire in wires)
-    return Column(kernel.number, "loads and stores", _alike(held))
+    chunks = _alike(_sizes(kernel, _chunks(kernel)))
+    return Column(kernel.number, "loads and stores", _alike(_sizes(kernel, wires)), chunks)
+
+
+def _apart(kernel: Kernel) -> Iterator[Column]:
+    """The napkin of each box that reads a chunk; of a kernel where none does, the napkin itself."""
+    chunks = _chunks(kernel)
+    lasting = [wire for wire in (*kernel.region.loads, *kernel.region.stores) if wire not in chunks]
+    readers = {box.name: [wire for wire in chunks if wire in box.inputs] for box in kernel.step}
+    for name, read in readers.items():
+        if read:
+            live = _sizes(kernel, lasting) + _sizes(kernel, read)
+            yield Column(kernel.number, name, _alike(live), _alike(_sizes(kernel, read)))
+    if not any(readers.values()):
+        yield _paper(kernel)

@@ -99,14 +99,21 @@ class _Problem:
 
 
 def optimum(
-    term: Term, memory: Any, *, napkin: bool = True, unit: str = "elements", dtype: str | None = None, **sizes: Any
+    term: Term,
+    memory: Any,
+    *,
+    napkin: bool = True,
+    unit: str = "elements",
+    dtype: str | None = None,
+    buffers: int = 1,
+    **sizes: Any,
 ) -> Optimum:
     """The group tiles with the least transfers whose kernels stay within `memory`, in `unit`.
 
     `memory` is a number, a formula or the name of a symbol. With `napkin` only loads, chunks and stored
     outputs are held, as on paper; else everything is. `sizes` give numbers or formulas to axes and tiles
     by name: a stream tile that is not given goes to 0, which is the bound. With unit="bytes" both sides
-    are in bytes, by the format of each wire or in `dtype`.
+    are in bytes, by the format of each wire or in `dtype`; with `buffers` 2 every chunk has room for the next.
 
     A DiagkitError where no closed form exists and sizes are still open, or where nothing fits.
 
@@ -120,10 +127,11 @@ def optimum(
     """
     term = at_level(term, 1)
     check_names(term, sizes)
-    moved, held = transfers(term), memory_of(term)
+    moved, held = transfers(term), memory_of(term).buffered(buffers)
     held = held.napkin() if napkin else held
     moved, held = (moved.bytes(dtype), held.bytes(dtype)) if unit == "bytes" else (moved, held)
     notes = ["memory holds loads, chunks and stored outputs only"] if napkin else []
+    notes += [f"every chunk has {buffers} buffers"] if buffers > 1 else []
     return least(term, moved.total(), list(held.columns().values()), memory, sizes, notes, unit)
 
 

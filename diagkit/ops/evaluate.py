@@ -26,6 +26,7 @@ from diagkit.term import (
     Cast,
     Contract,
     Index,
+    InputError,
     Map,
     Reduce,
     Term,
@@ -172,7 +173,7 @@ def scalar_value(expr: Any, values: list[Any], xp: Any, compute: Any) -> Any:
     if expr.is_Symbol:
         return values[int(expr.name[1:])]
     if expr.is_number:
-        return float(expr)
+        return _real(expr)
     parts = expr.args
     run = _SCALAR_CASES.get(expr.func)
     if run is not None:
@@ -180,6 +181,13 @@ def scalar_value(expr: Any, values: list[Any], xp: Any, compute: Any) -> Any:
     row = BY_SYMBOL[expr.func]
     operands = [_floated(scalar_value(part, values, xp, compute), xp, compute) for part in parts]
     return _call(xp, xp.function(getattr(row, xp.name)), row.name, operands)
+
+
+def _real(expr: Any) -> float:
+    if not expr.is_extended_real:
+        reason = "a formula of sizes is no number at these sizes: something is divided by a size that is 0"
+        raise InputError(reason, remedy="give every axis that divides at least 1 element")
+    return float(expr)
 
 
 def _floated(value: Any, xp: Any, compute: Any) -> Any:
