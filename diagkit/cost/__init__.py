@@ -17,6 +17,7 @@ from diagkit.cost.levels import LevelTransfers, level_memory, level_transfers, l
 from diagkit.cost.memory import Column, Memory, memory
 from diagkit.cost.optimum import Optimum, optimum
 from diagkit.cost.points import Amounts, amounts, evaluate_at
+from diagkit.cost.ranges import Ranges, ranges
 from diagkit.cost.roofline import Point, intensity, roofline_point
 from diagkit.cost.table import CostRow, columns, short
 from diagkit.cost.transfers import Transfer, Transfers, transfers, visits
@@ -24,8 +25,9 @@ from diagkit.cost.work import Task, Work, visible_pairs, work
 
 __all__ = [
     "Amounts", "BitsLaw", "Column", "CostRow", "LegalTile", "LevelOptimum", "LevelTransfers", "Memory", "Network",
-    "Optimum", "Point", "Rule", "Task", "Transfer", "Transfers", "Work", "amounts", "bits", "caching", "columns",
-    "cross_saving", "cross_transfer", "evaluate", "evaluate_at", "intensity", "legal_tile", "level_memory",
-    "level_optimum", "level_transfers", "level_work", "memory", "nested_tiles", "network", "optimum", "relax",
-    "roofline_point", "short", "tile_multiples", "transfers", "visible_pairs", "visits", "work",
+    "Optimum", "Point", "Ranges", "Rule", "Task", "Transfer", "Transfers", "Work", "amounts", "bits", "caching",
+    "columns", "cross_saving", "cross_transfer", "evaluate", "evaluate_at", "intensity", "legal_tile",
+    "level_memory", "level_optimum", "level_transfers", "level_work", "memory", "nested_tiles", "network",
+    "optimum", "ranges", "relax", "roofline_point", "short", "tile_multiples", "transfers", "visible_pairs",
+    "visits", "work",
 ]  # fmt: skip

@@ -173,6 +173,10 @@ class Diagram(Term):
         """What fewer bits save: H* in bytes with every array's bytes per element open (see `cost.bits`)."""
         return cost.bits(self, memory, **sizes)
 
+    def ranges(self, bounds: Mapping[str, Any] | None = None, **sizes: int) -> cost.Ranges:
+        """What every wire may hold, beside what its format can: ``ranges(x=4096, ...)`` (see `cost.ranges`)."""
+        return cost.ranges(self, bounds, **sizes)
+
     def legal_tile(self, memory: float, **options: Any) -> cost.LegalTile:
         """The best whole-number tiles that a machine can run within `memory` (see `cost.legal_tile`)."""
         return cost.legal_tile(self, memory, **options)

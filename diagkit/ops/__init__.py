@@ -62,7 +62,10 @@ from diagkit.ops.evaluate import evaluate_box as evaluate_box
 from diagkit.ops.evaluate import open_arrays as open_arrays
 from diagkit.ops.evaluate import reference as reference
 from diagkit.ops.inputs import bind_sizes as bind_sizes
+from diagkit.ops.libraries import format_range as format_range
+from diagkit.ops.libraries import format_step as format_step
 from diagkit.ops.libraries import numpy_dtype as numpy_dtype
+from diagkit.ops.libraries import rounded as rounded
 from diagkit.ops.nodes import Node, block, combine
 from diagkit.ops.nodes import trace as trace
 from diagkit.ops.quantize import LARGEST as LARGEST

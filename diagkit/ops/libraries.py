@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.term import FormatError, InputError
+from diagkit.term import FORMATS, FormatError, InputError
 
 _NUMPY = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bool": "bool_"}
 _NUMPY |= {"int64": "int64", "int32": "int32", "int8": "int8"}
@@ -117,6 +117,44 @@ def numpy_dtype(dtype: str) -> Any:
     except ImportError:
         raise FormatError(f"numpy has no {dtype}", remedy="pip install ml_dtypes") from None
     return np.dtype(getattr(ml_dtypes, _NARROW[dtype]))
+
+
+def format_range(dtype: str) -> tuple[float, float]:
+    """The smallest number above 0 and the largest that a format holds, subnormal numbers included.
+
+    >>> format_range("fp8e4m3"), format_range("int8"), format_range("fp16")[1]
+    ((0.001953125, 448.0), (1.0, 127.0), 65504.0)
+    """
+    if dtype == "bool" or dtype.startswith("int"):
+        return 1.0, 2.0 ** (FORMATS[dtype] - 1) - 1 if dtype != "bool" else 1.0
+    found = _finfo(dtype)
+    return float(found.smallest_subnormal), float(found.max)
+
+
+def format_step(dtype: str) -> float:
+    """From 1 to the next number of a format of fractions.
+
+    >>> format_step("fp8e4m3"), format_step("fp16")
+    (0.125, 0.0009765625)
+    """
+    return float(_finfo(dtype).eps)
+
+
+def _finfo(dtype: str) -> Any:
+    if dtype in _NUMPY:
+        return np.finfo(numpy_dtype(dtype))
+    import ml_dtypes
+
+    return ml_dtypes.finfo(numpy_dtype(dtype))
+
+
+def rounded(number: float, dtype: str) -> float:
+    """A number as a format has it; what is beyond the format becomes its end, or infinite.
+
+    >>> rounded(0.3, "fp8e4m3"), rounded(1e6, "fp8e4m3"), rounded(-2.5, "int8")
+    (0.3125, 448.0, -2.0)
+    """
+    return number if dtype in ("int32", "int64", "bool") else float(Numpy.round_to(np.float64(number), dtype))
 
 
 def _np_erf(value: Any) -> Any:

@@ -1,0 +1,115 @@
+"""Bounds of wires: they hold for every run, and say before it what a format cannot hold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_derive_transforms import attention
+
+import diagkit as dk
+from diagkit.cost.intervals import within
+from diagkit.derive import RECIPES
+from diagkit.ops import evaluate, format_range
+from diagkit.term import FORMATS, InputError, Term, arg
+
+SIZES = {"q": 6, "x": 40, "d": 16}
+
+
+def test_probabilities_of_many_equal_keys_are_said_to_vanish_before_they_do() -> None:
+    plain, lifted = attention().cast(P="fp8e4m3"), attention().scale(P=448).cast(P="fp8e4m3")
+    found = {keys: plain.ranges(q=1, x=keys, d=4)["P.fp8e4m3"].trouble for keys in (1023, 1024, 4096)}
+    assert found == {1023: "", 1024: "vanishes: 0.0009766 rounds to 0", 4096: "vanishes: 0.0002441 rounds to 0"}
+    for keys, trouble in found.items():
+        equal = {"Q": np.zeros((1, 4)), "K": np.zeros((keys, 4)), "V": np.ones((keys, 4))}
+        assert bool(trouble) == (not plain.reference(**equal).any())
+    assert not lifted.ranges(q=1, x=4096, d=4).flagged
+
+
+def test_scores_of_large_queries_are_said_to_overflow_in_fp16() -> None:
+    Q, K = (dk.array(name, *dk.axes(f"{axis} d"), dtype="fp16") for name, axis in (("Q", "q"), ("K", "x")))
+    scores = dk.Diagram(dk.einsum("q d, x d -> q x", Q, K, name="S"))
+    assert not scores.ranges(**{**SIZES, "d": 128}).flagged
+    (row,) = scores.ranges({"Q": 30.0, "K": 30.0}, **{**SIZES, "d": 128}).flagged
+    assert (row.wire, row.trouble) == ("S", "overflows: 1.152e+05 is beyond 6.55e+04")
+
+
+def test_codes_without_a_scale_are_said_to_saturate() -> None:
+    codes = dk.Diagram(dk.cast(dk.array("X", dk.axis("x")), "int8", name="c"))
+    assert codes.ranges({"X": 200.0}, x=3)["c"].trouble == "saturates: 200 is beyond 127"
+    assert not codes.ranges({"X": (-1.0, 127.0)}, x=3).flagged
+    tiny = dk.Diagram(dk.cast(dk.array("X", dk.axis("x")), "fp8e4m3", name="c"))
+    assert tiny.ranges({"X": 1e-4}, x=3)["c"].trouble == "vanishes: 0.0001 rounds to 0"
+
+
+@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("kind", ["normal", "outliers"])
+def test_no_run_leaves_its_bounds(name: str, kind: str) -> None:
+    made = attention().recipe(name)
+    arrays = dk.samples(kind, n=40, d=16, queries=6, seed=1) | {"H": dk.hadamard(16)}
+    arrays = {array.name: arrays[array.name] for array in made.inputs}
+    bounds = made.ranges({wire: float(np.abs(value).max()) for wire, value in arrays.items()}, **SIZES)
+    outputs = [box.name for box in made.flat]
+    everything: Any = evaluate(Term(made.inputs, made.flat, tuple(outputs)), arrays)
+    for wire, value in everything.items():
+        bound, slack = bounds[wire].bound, 1e-5 * np.abs(value).max()
+        assert bound.low - slack <= value.min() and value.max() <= bound.high + slack, wire
+        assert np.abs(value).max() >= bound.peak - slack, wire
+        assert math.isfinite(bound.largest), wire
+
+
+def test_a_bound_is_no_larger_than_it_must_be() -> None:
+    """Weights that add up to 1 make no result larger than the largest value; without softmax 40 of them may."""
+    assert attention().ranges({"V": 2.0}, **SIZES)["O"].bound.interval == (-2.0, 2.0)
+    P, V = dk.array("P", *dk.axes("q x")), dk.array("V", *dk.axes("x d"))
+    assert dk.Diagram(dk.einsum("q x, x d -> q d", P, V, name="O")).ranges({"P": (0.0, 1.0), "V": 2.0}, **SIZES)[
+        "O"
+    ].bound.interval == (-80.0, 80.0)
+
+
+def test_what_is_missing_is_said() -> None:
+    with pytest.raises(InputError, match="ranges need a size of d, x; give d="):
+        attention().ranges(q=3)
+    with pytest.raises(InputError, match="has no input 'W'"):
+        attention().ranges({"W": 1.0}, **SIZES)
+
+
+def test_the_table() -> None:
+    text = str(attention().cast(P="fp8e4m3").ranges(q=1, x=4096, d=4))
+    row = next(line for line in text.splitlines() if line.startswith("P.fp8e4m3"))
+    assert row.split(maxsplit=8)[-1] == "vanishes: 0.0002441 rounds to 0"
+    assert row.split()[:8] == ["P.fp8e4m3", "fp8e4m3", "0", "to", "1", "0.001953", "to", "448"]
+
+
+FORMULAS = [
+    lambda a, b: a + b,
+    lambda a, b: a * b - a,
+    lambda a, b: dk.exp(a) / (1 + b**2),
+    lambda a, b: dk.maximum(a, b) * dk.tanh(b),
+    lambda a, b: dk.sqrt(a**2 + 1) * dk.floor(b),
+    lambda a, b: dk.absolute(a) ** 3 + dk.sign(b),
+    lambda a, b: dk.sin(a) - dk.erf(b),
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(range(len(FORMULAS))), *[st.lists(st.floats(-4, 4), min_size=3, max_size=3)] * 2)
+def test_intervals_hold_their_formulas(which: int, left: list[float], right: list[float]) -> None:
+    expr = FORMULAS[which](arg(0), arg(1))
+    low, high = within(expr, {arg(0): (min(left), max(left)), arg(1): (min(right), max(right))})
+    for a in left:
+        for b in right:
+            value = float(expr.subs({arg(0): a, arg(1): b}))
+            assert low - 1e-9 <= value <= high + 1e-9
+
+
+@pytest.mark.parametrize("dtype", [dtype for dtype in FORMATS if dtype not in ("bool", "tf32")])
+def test_ranges_of_formats_are_those_of_their_numbers(dtype: str) -> None:
+    smallest, largest = format_range(dtype)
+    kept = dk.Diagram(dk.cast(dk.array("X", dk.axis("x")), dtype)) if dtype not in ("int32", "int64") else None
+    if kept is not None:
+        np.testing.assert_array_equal(kept(X=np.float64([smallest, largest])), [smallest, largest])
