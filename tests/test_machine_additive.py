@@ -9,7 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import diagkit as dk
-from diagkit.machine import ASSUMPTIONS, IMPLEMENTATIONS, Case, MachineError, anchors, case_clocks, implementation, load
+from diagkit.machine import (
+    ASSUMPTIONS,
+    IMPLEMENTATIONS,
+    Case,
+    MachineError,
+    anchors,
+    case_clocks,
+    gains,
+    implementation,
+    load,
+)
 from diagkit.machine.additive import BARE, NAMES, ROWS
 
 H100 = load("H100-SXM")
@@ -72,6 +82,15 @@ def test_casts_cost_where_pv_is_in_8_bits():
 def test_no_assumption_makes_a_kernel_faster(anchor, without):
     for name in without:
         assert case_clocks(anchor.case, without) <= case_clocks(anchor.case, without - {name}) * (1 + 1e-12)
+
+
+def test_more_of_a_unit_gains_what_its_share_of_the_clocks_allows():
+    for dtype, products in (("fp16", 2 / 3), ("fp8", 1 / 2)):
+        found = gains(replace(FULL, dtype=dtype), without=BARE)
+        assert found["tensor cores"] == pytest.approx(1 / (products / 2 + 1 - products))
+        assert found["exponentials"] == pytest.approx(1 / (products + (1 - products) / 2))
+        assert (found["FMA units"], found["clock"], found["multiprocessors"]) == pytest.approx((1, 2, 2))
+    assert gains(replace(FULL, impl="FA2"), without=("waves",))["FMA units"] > 1
 
 
 def test_every_assumption_has_a_text_and_a_source():

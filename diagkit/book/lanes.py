@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from diagkit import draw
 from diagkit.draw import LaneBox
+from diagkit.draw import lanes as lanes_svg
 from diagkit.machine import PIPELINE_UNITS, Pipeline
 
 TIME = "time, in what the products of a step take"
@@ -52,4 +52,4 @@ def lanes(pipeline: Pipeline, steps: int = 4, title: str = "", theme: str = "lig
     boxes = sorted(lane_boxes(pipeline, steps), key=lambda box: (box.lane, box.start, box.unit))
     waits = [float(at) for at in pipeline.barriers(steps)]
     busy = f"tensor cores busy {pipeline.tensor_busy:.1%} of the time in the long run"
-    return Lanes(draw.lanes(boxes, waits, f"{named}: {busy}", TIME, theme), f"{named}, {steps} steps: {busy}")
+    return Lanes(lanes_svg(boxes, waits, f"{named}: {busy}", TIME, theme), f"{named}, {steps} steps: {busy}")

@@ -165,7 +165,8 @@ def agreement(
     axes.fill_between(ends, [(1 - within) * x for x in ends], [(1 + within) * x for x in ends], color=GRID, alpha=0.6)
     for place, (name, pairs) in enumerate(groups.items()):
         predicted, measured = zip(*pairs, strict=True)
-        marker, colour = MARKERS[place % len(MARKERS)], COLOURS[place % len(COLOURS)]
+        again, turn = divmod(place, len(MARKERS))  # a second round takes other colours
+        marker, colour = MARKERS[turn], COLOURS[(turn + again) % len(COLOURS)]
         axes.plot(measured, predicted, marker, color=colour, markersize=5, label=name, markeredgecolor="white")
     axes.set(xlim=ends, ylim=ends)
     axes.legend(fontsize=8, frameon=False, loc="upper left")

@@ -72,7 +72,7 @@ class Prediction:
         """Time, rate and bottleneck as tables show them."""
         low, high = self.times.rate()
         time = f"{self.times.overlapped * 1e6:.4g} to {self.times.serial * 1e6:.4g}"
-        return time, f"{low / 1e12:.3g} to {high / 1e12:.3g}", self.times.bottleneck
+        return time, f"{_short(low / 1e12)} to {_short(high / 1e12)}", self.times.bottleneck
 
     @property
     def energy(self) -> Energy:
@@ -122,6 +122,11 @@ def held(term: Term, sizes: Mapping[str, int]) -> tuple[int, ...]:
     for (number, _), amount in cost.memory(term).bytes().at(**sizes).items():
         peaks[number] = max(peaks.get(number, 0), int(amount))
     return tuple(peaks.values())
+
+
+def _short(number: float) -> str:
+    """Three digits, or all of a whole number that has more."""
+    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
 
 
 def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[str, int]) -> Prediction:

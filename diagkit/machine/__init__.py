@@ -4,7 +4,16 @@ Time, energy and schedule models take a `Machine` as an argument; nothing here g
 """
 
 from diagkit.machine.activations import activations, recorded_numbers, tokens
-from diagkit.machine.additive import ASSUMPTIONS, Assumption, Case, additive_rate, balanced_d, case_clocks, case_rate
+from diagkit.machine.additive import (
+    ASSUMPTIONS,
+    Assumption,
+    Case,
+    additive_rate,
+    balanced_d,
+    case_clocks,
+    case_rate,
+    gains,
+)
 from diagkit.machine.anchors import Anchor, Comparison, anchors, compare
 from diagkit.machine.energy import Energy, energy
 from diagkit.machine.facts import GRADES, Machine, MachineError, Number
@@ -20,6 +29,6 @@ __all__ = [
     "ASSUMPTIONS", "GRADES", "IMPLEMENTATIONS", "PIPELINE_UNITS", "Anchor", "Assumption", "Case", "Comparison",
     "Energy", "Implementation", "Machine", "MachineError", "Number", "Pipeline", "Sheet", "Times",
     "activations", "additive_rate", "anchors", "balanced_d", "case_clocks", "case_rate", "compare", "cores",
-    "data_path", "energy", "here", "implementation", "load", "measure_here", "names", "pipeline", "processor",
-    "recorded_numbers", "resource_rate", "softmax_time", "times", "tokens",
+    "data_path", "energy", "gains", "here", "implementation", "load", "measure_here", "names", "pipeline",
+    "processor", "recorded_numbers", "resource_rate", "softmax_time", "times", "tokens",
 ]  # fmt: skip

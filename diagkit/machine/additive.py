@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diagkit.machine.facts import Machine, MachineError
 from diagkit.machine.implementations import implementation
@@ -38,6 +38,10 @@ class Case:
         """The formats of QK and of PV."""
         first, _, second = self.dtype.partition("+")
         return first, second or first
+
+    def of(self, dtype: str) -> Case:
+        """The same in other formats."""
+        return replace(self, dtype=dtype)
 
     @property
     def steps(self) -> float:
@@ -178,6 +182,36 @@ def case_rate(case: Case, without: Collection[str] = ()) -> float:
     """FLOP/s of the whole machine, under all assumptions but those named; FLOP as published (exact pairs)."""
     per_s = case.machine.multiprocessors * case.machine.clock_hz
     return 4 * case.d / case_clocks(case, without) * per_s
+
+
+UNITS = {
+    "tensor cores": ("tensor.fp16_flop_per_clk_per_sm", "tensor.bf16_flop_per_clk_per_sm",
+                     "tensor.fp8_flop_per_clk_per_sm", "tensor.int8_op_per_clk_per_sm"),
+    "exponentials": ("special.exp_op_per_clk_per_sm",),
+    "FMA units": ("fma.fp32_flop_per_clk_per_sm",),
+    "clock": ("device.clock_hz",),
+    "multiprocessors": ("device.multiprocessors",),
+}  # fmt: skip
+"""What a machine could have more of, and the fields that say how much it has."""
+
+
+def gains(case: Case, times: float = 2, without: Collection[str] = ()) -> dict[str, float]:
+    """What so many times as much of each unit would do to the speed of one case: new over old, by unit.
+
+    >>> from diagkit.machine.files import load
+    >>> found = gains(Case(load("H100-SXM"), "FA3", "fp16", 128, False, 16384), without=("ends",))
+    >>> {unit: round(gain, 2) for unit, gain in found.items()}["exponentials"]
+    1.2
+    """
+    old = case_rate(case, without)
+    return {unit: case_rate(_with_more(case, unit, times), without) / old for unit in UNITS}
+
+
+def _with_more(case: Case, unit: str, times: float) -> Case:
+    machine = case.machine
+    for field in UNITS[unit]:
+        machine = machine.what_if(field, times) if field in machine else machine
+    return replace(case, machine=machine)
 
 
 BARE = ("mma.sync", "other", "casts", "ends", "diagonal", "waves")

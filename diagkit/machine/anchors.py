@@ -130,6 +130,11 @@ class Comparison:
         return median(abs(each.error) for each in self.anchors)
 
     @property
+    def pairs(self) -> list[tuple[float, float]]:
+        """Predicted and published TFLOP/s of each, for plots."""
+        return [(each.predicted, each.tflops) for each in self.anchors]
+
+    @property
     def worst(self) -> Anchor:
         """The speed farthest from its prediction."""
         return max(self.anchors, key=lambda each: abs(each.error))
@@ -139,6 +144,13 @@ class Comparison:
         """Name and text of each assumption that is made."""
         on = switched_on(self.anchors[0].without)
         return tuple((each.name, f"{each.text} ({each.source})") for each in on) + FIXED
+
+    def assumptions(self) -> Sheet:
+        """Each assumption that is made and can be switched off: its name, text and source."""
+        on = switched_on(self.anchors[0].without)
+        return Sheet(
+            ("assumption", "what it says", "source"), tuple((each.name, each.text, each.source) for each in on)
+        )
 
     @property
     def left_out(self) -> tuple[tuple[str, int], ...]:

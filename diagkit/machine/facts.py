@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from diagkit.machine.fields import CLUSTERS, INTEGERS, LEVELS, PER_MULTIPROCESSOR, unit_of
 from diagkit.machine.show import Row, readable, table_html, table_text
@@ -260,6 +260,21 @@ stated there: peak.fp16_flop_per_s, peak.int8_op_per_s, peak.fp32_flop_per_s
         (3200000000000.0, 65000000000000.0)
         """
         return min(self.peak(dtype), self.bandwidth(level) * intensity)
+
+    def what_if(self, field: str, times: float) -> Machine:
+        """The machine with one stated number multiplied: a machine that is not built, and says so.
+
+        Errors: `MachineError` where the field is not stated.
+
+        >>> from diagkit.machine import load
+        >>> more = load("H100-SXM").what_if("special.exp_op_per_clk_per_sm", 2)
+        >>> more.exp_rate(), more.source("special.exp_op_per_clk_per_sm")
+        (32.0, 'what if: 2 times what H100-SXM states (assumed)')
+        """
+        old = self.number(field)
+        new = Number(field, old.value * times, f"what if: {times:g} times what {self.name} states", "assumed")
+        numbers = tuple(new if number is old else number for number in self.numbers)
+        return replace(self, name=f"{self.name}, {times:g} times {field}", numbers=numbers)
 
     def __str__(self) -> str:
         return table_text(self._heading(), self._rows())

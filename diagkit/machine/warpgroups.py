@@ -118,7 +118,7 @@ class Pipeline:
         """Moments at which the tensor cores stood still until a softmax ended.
 
         >>> Pipeline(Fraction(5, 6), "intra", 1).barriers(2)
-        [Fraction(4, 3), Fraction(13, 6)]
+        [Fraction(4, 3), Fraction(8, 3)]
         """
         slots = [slot for slot in schedule(self, steps) if UNITS[slot.kind] == "tensor"]
         return [slot.start for before, slot in pairwise(slots) if before.end < slot.start]
