@@ -1,9 +1,10 @@
 # make walk   set up, execute every chapter, leave build/report.html and build/report.json
 # make test   set up, run every check
 # make lab    set up, open JupyterLab on the first chapter
+# make browser  set up, turn the explorer in JupyterLab in a Chromium of this machine
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install walk test lab bench gpu clean
+.PHONY: help install walk test lab browser browser-ready bench gpu clean
 
 # The first Python of 3.11 to 3.13 that starts and can make environments; PYTHON=... chooses another.
 USABLE := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
@@ -46,6 +47,16 @@ test: install
 
 lab: install
 	$(BIN)/jupyter lab $(firstword $(CHAPTERS))
+
+# What it needs beyond the rest: a browser of the machine, and playwright to steer it. Says what is missing.
+BROWSER_TEST := tests/browser/browser_explorer.py
+browser-ready: install
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		$(shell grep '^playwright==' constraints.txt) || { echo "playwright cannot be installed here"; exit 1; }
+	@$(BIN)/python $(BROWSER_TEST)
+
+browser: browser-ready
+	$(BIN)/python -m pytest -q -s $(BROWSER_TEST)
 
 bench: install
 	$(BIN)/python -m pytest -q --benchmark-enable --benchmark-only --benchmark-json=build/benchmark.json benchmarks/bench_*.py

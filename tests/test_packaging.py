@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
+BY_ITSELF = {"browser"}  # installed by `make browser` only, which also needs a browser of the machine
 PAIR = {"torch": "2.13.0", "triton": "3.7.1"}
 
 
@@ -87,14 +88,15 @@ def test_the_conda_environment_agrees_with_the_pinned_set():
 def test_the_conda_environment_installs_every_extra_on_a_supported_python():
     (editable,) = (line for line in ENVIRONMENT if line.startswith("--editable"))
     extras = Requirement(editable.replace("--editable .", "diagkit")).extras
-    assert extras == set(PROJECT["optional-dependencies"])
+    assert extras == set(PROJECT["optional-dependencies"]) - BY_ITSELF
     (python,) = (line.removeprefix("python=") for line in ENVIRONMENT if line.startswith("python="))
     assert Requirement(f"python{PROJECT['requires-python']}").specifier.contains(f"{python}.1")
 
 
 def test_make_installs_the_extras_that_the_project_has():
     (extras,) = re.findall(r"--editable '\.\[(.*)\]'", text("Makefile"))
-    assert set(extras.split(",")) == set(PROJECT["optional-dependencies"])
+    assert set(extras.split(",")) == set(PROJECT["optional-dependencies"]) - BY_ITSELF
+    assert "grep '^playwright=='" in text("Makefile")
 
 
 @pytest.fixture(scope="session")
@@ -143,6 +145,8 @@ def test_every_command_of_the_readme_is_a_target():
 
 def test_continuous_integration_runs_what_people_run():
     assert re.search(r"^make test$", text(".ci/run"), re.MULTILINE)
+    assert re.search(r"^ +make browser$", text(".ci/run"), re.MULTILINE)
+    assert "browser test not run: " in text(".ci/run")
     assert "set -euo pipefail" in text(".ci/run")
 
 
