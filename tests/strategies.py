@@ -7,6 +7,7 @@ lawful, with awkward sizes and tiles (1, primes, not multiples of each other); `
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import sympy
@@ -171,9 +172,9 @@ def _summed(draw, scores, over):
 
 @st.composite
 def masks_over(draw, a, b):
-    """Which positions along `a` see which along `b`: one condition or two of them together."""
-    made = [draw(st.sampled_from(_RULES))(draw, a, b) for _ in range(draw(st.integers(1, 2)))]
-    return made[0] if len(made) == 1 else made[0] & made[1]
+    """Which positions along `a` see which along `b`: one condition, or up to three joined by and, or."""
+    made = [draw(st.sampled_from(_RULES))(draw, a, b) for _ in range(draw(st.integers(1, 3)))]
+    return reduce(lambda left, right: left | right if draw(st.booleans()) else left & right, made)
 
 
 _RULES = [

@@ -137,3 +137,18 @@ def test_roofline_point():
 def test_work_display():
     assert str(work(flash())).splitlines()[0].split() == ["kernel", "box", "unit", "FLOP", "or", "operations"]
     assert work(flash())._repr_html_() == work(flash())._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda i, j: (j <= i) | (j < 5),
+        lambda i, j: ((j <= i) & (i - j < 3)) | (j < 2),
+        lambda i, j: (j < 2) | ((j >= 6) & (j < 8)) | (j >= i + 7),
+    ],
+)
+def test_pairs_that_one_case_or_another_shows_are_counted_once(rule):
+    i, j = (dk.index(axis) for axis in dk.axes("q x"))
+    seen = dk.total(dk.select(rule(i, j), dk.array("X", *dk.axes("q x")), 0), over="x")
+    made = dk.Diagram(seen).fuse().group(q="g_q").stream(x="s_x")
+    assert visible_pairs(made).subs({q: 13, x: 11}) == sum(rule(i, j) for i in range(13) for j in range(11))

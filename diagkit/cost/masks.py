@@ -3,13 +3,14 @@
 A mask is a wire of truth values made of positions only. Its chunks may be skipped where the step, with
 the mask false at every position, leaves every state as it was. Nothing here knows softmax: a choice
 `where(mask, s, -oo)` in front of a maximum and an exponential passes the test, `where(mask, s, 0)` in
-front of sums of products passes it too.
+front of sums of products passes it too. What a mask shows may be one of several cases (a prefix, or the
+past): then the loop runs from the first position of any to the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -23,12 +24,17 @@ from diagkit.term import Box, Contract, Index, Map, Reduce, arg, coordinate, fin
 class Mask:
     """What bounds a kernel's loop: the axes it compares the streamed one with, and the inequalities.
 
-    `free` are rules of masks that are no linear inequalities of positions: they hide, but skip nothing.
+    Rules that are no linear inequalities of positions are not among them: they hide, but skip nothing.
     """
 
     axes: tuple[str, ...] = ()
     bounds: tuple[Bound, ...] = ()
-    free: tuple[Any, ...] = ()
+
+    @property
+    def cases(self) -> tuple[tuple[Bound, ...], ...]:
+        """The bounds of each case, all of them as case 0."""
+        each = sorted({bound.case for bound in self.bounds})
+        return tuple(tuple(replace(b, case=0) for b in self.bounds if b.case == case) for case in each)
 
 
 Linear = tuple[dict[str, int], Any]
@@ -40,8 +46,7 @@ def loop_mask(kernel: Kernel) -> Mask:
     if kernel.form is None or {box.name for box in kernel.step} & set(kernel.region.stores):
         return Mask()
     rules = _rules(kernel)
-    lines = [line for wire in _masks(kernel) if wire in rules for line in sympy.And.make_args(rules[wire])]
-    return _bounded(kernel, lines)
+    return _bounded(kernel, sympy.And(*(rules[wire] for wire in _masks(kernel) if wire in rules)))
 
 
 def _rules(kernel: Kernel) -> dict[str, Any]:
@@ -109,15 +114,30 @@ def _opaque(box: Box, _: list[Any]) -> Any:
 _MEANING: dict[type[Box], Any] = {Map: _mapped, Contract: _summed, Reduce: _reduced}
 
 
-def _bounded(kernel: Kernel, lines: list[Any]) -> Mask:
-    """The inequalities that bound the streamed position; rules that are not linear stand in `free`."""
+def _bounded(kernel: Kernel, rule: Any) -> Mask:
+    """The inequalities that bound the streamed position, case by case; none where a case has none."""
     assert kernel.form is not None
     streamed = kernel.form.axis
-    found = {line: tuple(_linear(line, kernel.term.axes)) for line in lines}
-    kept = _with_consequences([one for several in found.values() for one in several], streamed)
-    axes = tuple(axis for axis in kernel.term.axes if any(axis in slopes for slopes, _ in kept) and axis != streamed)
-    bounds = (Bound(s[streamed], tuple(-s.get(axis, 0) for axis in axes), -shift) for s, shift in kept)
-    return Mask(axes, tuple(dict.fromkeys(bounds)), tuple(line for line, several in found.items() if not several))
+    cases = [_with_consequences(_lines(case, kernel.term.axes), streamed) for case in _cases(rule)]
+    found = [(number, *one) for number, case in enumerate(cases) for one in case]
+    axes = tuple(a for a in kernel.term.axes if any(a in slopes for _, slopes, _ in found) and a != streamed)
+    bounds = (Bound(s[streamed], tuple(-s.get(axis, 0) for axis in axes), -shift, n) for n, s, shift in found)
+    return Mask(axes, tuple(dict.fromkeys(bounds))) if all(cases) else Mask()
+
+
+MOST_CASES = 8
+
+
+def _cases(rule: Any) -> tuple[Any, ...]:
+    """The conjunctions of which one or another holds where `rule` does; `rule` where these are too many."""
+    if not rule.has(sympy.Or):
+        return (rule,)
+    cases = tuple(sorted(sympy.Or.make_args(sympy.to_dnf(rule)), key=str))
+    return cases if len(cases) <= MOST_CASES else (rule,)
+
+
+def _lines(rule: Any, axes: Mapping[str, Any]) -> list[Linear]:
+    return [one for line in sympy.And.make_args(rule) for one in _linear(line, axes)]
 
 
 def _with_consequences(lines: list[Linear], streamed: str) -> list[Linear]:

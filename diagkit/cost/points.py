@@ -159,7 +159,8 @@ def _summed(node: Any, columns: Mapping[str, Array], known: dict[Any, Array]) ->
     if node not in known:
         (x, s, positions), others, bounds = node.args
         cut = [(*(_evaluated(part, columns, known) for part in (size, tile)), int(kind)) for size, tile, kind in others]
-        lines = [(int(sign), tuple(map(int, k)), _evaluated(shift, columns, known)) for sign, k, shift in bounds]
+        shifts = [_evaluated(shift, columns, known) for _, _, shift, _ in bounds]
+        lines = [(int(b[0]), tuple(map(int, b[1])), shift, int(b[3])) for b, shift in zip(bounds, shifts, strict=True)]
         stream = (*(_evaluated(part, columns, known) for part in (x, s)), int(positions))
         known[node] = count_at(stream, cut, lines)
     return known[node]

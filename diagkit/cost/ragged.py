@@ -20,24 +20,29 @@ def count_at(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple])
     """What `count_visited` counts, at every point: sizes, tiles and shifts are arrays, one entry per point.
 
     >>> n = np.array([1000, 1000, 64])
-    >>> count_at((n, 0 * n + 128, 0), [(n, 0 * n + 128, 0)], [(1, (1,), 0 * n)]).tolist()
+    >>> count_at((n, 0 * n + 128, 0), [(n, 0 * n + 128, 0)], [(1, (1,), 0 * n, 0)]).tolist()
     [36, 36, 1]
     """
-    columns = [*stream[:2], *(part for other in others for part in other[:2]), *(shift for _, _, shift in bounds)]
+    columns = [*stream[:2], *(part for other in others for part in other[:2]), *(shift for _, _, shift, _ in bounds)]
     if not _fits(stream, others, bounds):
         return _one_by_one(columns, stream, others, bounds)
     distinct, back = np.unique(np.stack(columns), axis=1, return_inverse=True)
     x, s, *rest = distinct
     cuts = [(rest[2 * n], rest[2 * n + 1], other[2]) for n, other in enumerate(others)]
-    lines = [(sign, slopes, shift) for (sign, slopes, _), shift in zip(bounds, rest[2 * len(others) :], strict=True)]
+    lines = _shifted(bounds, rest[2 * len(others) :])
     return _counted((x, s, stream[2]), cuts, lines)[back.reshape(-1)]
+
+
+def _shifted(bounds: Sequence[Triple], shifts: Sequence[Any]) -> list[Triple]:
+    """The bounds, with these shifts."""
+    return [(sign, slopes, shift, case) for (sign, slopes, _, case), shift in zip(bounds, shifts, strict=True)]
 
 
 def _fits(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple]) -> bool:
     """Whether everything stays within 64 bits."""
     spread = prod(int(size.max(initial=0)) + int(tile.max(initial=0)) for size, tile, _ in (stream, *others))
-    lines = [sum(map(abs, slopes)) + 1 for _, slopes, _ in bounds]
-    shifts = [int(abs(shift).max(initial=0)) for _, _, shift in bounds]
+    lines = [sum(map(abs, slopes)) + 1 for _, slopes, _, _ in bounds]
+    shifts = [int(abs(shift).max(initial=0)) for _, _, shift, _ in bounds]
     return spread * max(lines, default=1) + sum(shifts) < SMALL
 
 
@@ -46,8 +51,7 @@ def _one_by_one(columns: Sequence[Array], stream: Triple, others: Sequence[Tripl
     for point in zip(*(column.tolist() for column in columns), strict=True):
         x, s, *rest = point
         cuts = [(rest[2 * n], rest[2 * n + 1], other[2]) for n, other in enumerate(others)]
-        shifts = rest[2 * len(others) :]
-        lines = [(sign, slopes, shift) for (sign, slopes, _), shift in zip(bounds, shifts, strict=True)]
+        lines = _shifted(bounds, rest[2 * len(others) :])
         known[point] = known.get(point) or count_visited((x, s, stream[2]), cuts, lines)
     return np.array([known[point] for point in zip(*(c.tolist() for c in columns), strict=True)], dtype=object)
 
@@ -76,7 +80,7 @@ def _batch(
     ends = np.cumsum(tiles_of)
     place = np.arange(len(owner)) - np.repeat(ends - tiles_of, tiles_of)
     tiles = list(_tiles(owner, place, counts, others))
-    lines = [(sign, slopes, shift[owner]) for sign, slopes, shift in bounds]
+    lines = _shifted(bounds, [shift[owner] for _, _, shift, _ in bounds])
     weight = seen((stream[0][owner], stream[1][owner], stream[2]), tiles, lines)
     upto = np.concatenate([[0], np.cumsum(np.broadcast_to(weight, owner.shape))])
     return np.asarray(upto[ends] - upto[ends - tiles_of])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -19,16 +20,18 @@ class Bound:
     """One inequality that a visible pair of positions satisfies, in whole numbers:
 
     ``sign * j <= sum(slope * i) + shift`` over the other coordinates i of the mask; `sign` is positive for
-    an upper bound of the streamed position j, negative for a lower one.
+    an upper bound of the streamed position j, negative for a lower one. Where a mask shows what one of
+    several cases shows, `case` tells whose bound this is, from 0 up.
     """
 
     sign: int
     slopes: tuple[int, ...]
     shift: Any
+    case: int = 0
 
     def sympy(self) -> Any:
         """The same as a sympy tuple, so that it can stand in a formula."""
-        return sympy.Tuple(self.sign, sympy.Tuple(*self.slopes), self.shift)
+        return sympy.Tuple(self.sign, sympy.Tuple(*self.slopes), self.shift, self.case)
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class visited(sympy.Expr):  # type: ignore[misc]  # noqa: N801 - a function in f
 
 
 Triple = tuple[Any, ...]
+"""A cut, or with a fourth part a bound."""
 
 
 def make_visited(stream: Cut, others: Sequence[Cut], bounds: Sequence[Bound]) -> Any:
@@ -100,14 +104,14 @@ def make_visited(stream: Cut, others: Sequence[Cut], bounds: Sequence[Bound]) ->
 
 def _plain(node: Any) -> tuple[Triple, list[Triple], list[Triple]]:
     stream, others, bounds = node.args
-    lines = [(int(sign), tuple(map(int, slopes)), shift) for sign, slopes, shift in bounds]
+    lines = [(int(sign), tuple(map(int, slopes)), shift, int(case)) for sign, slopes, shift, case in bounds]
     return tuple(stream), [tuple(cut) for cut in others], lines
 
 
 def count_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple]) -> int:
     """The number that `visited` stands for, tile by tile; every size a whole number, the count exact.
 
-    >>> causal = [(1, (1,), 0)]
+    >>> causal = [(1, (1,), 0, 0)]
     >>> count_visited((1000, 128, 0), [(1000, 128, 0)], causal)
     36
     """
@@ -115,7 +119,7 @@ def count_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Tri
     axes = [tuple(map(int, other)) for other in others]
     kind = np.int64 if prod((x + s, *(size + tile for size, tile, _ in axes))) < SMALL else object
     tiles = [_tiles_of(axis, place, len(axes), kind) for place, axis in enumerate(axes)]
-    lines = [(int(sign), tuple(map(int, slopes)), int(shift)) for sign, slopes, shift in bounds]
+    lines = [(int(sign), tuple(map(int, slopes)), int(shift), int(case)) for sign, slopes, shift, case in bounds]
     weight = seen((np.array(x, dtype=kind), s, bool(positions)), tiles, lines)
     return int(np.broadcast_to(weight, tuple(len(rows.reshape(-1)) for _, _, rows in tiles)).sum())
 
@@ -149,13 +153,19 @@ def _tiles_of(axis: Triple, place: int, count: int, kind: Any) -> Lines:
 
 
 def _loosest(tiles: Sequence[Lines], bounds: Sequence[Triple], x: Any) -> tuple[Any, Any]:
-    """The positions lo <= j < hi that the loosest row of each tile may see."""
+    """The positions lo <= j < hi that the loosest row of each tile may see, in one case or another."""
+    cases = [_one_case(tiles, bounds, x, case) for case in sorted({case for *_, case in bounds}) or [0]]
+    lows, highs = zip(*cases, strict=True)
+    return reduce(np.minimum, lows), reduce(np.maximum, highs)
+
+
+def _one_case(tiles: Sequence[Lines], bounds: Sequence[Triple], x: Any, case: int) -> tuple[Any, Any]:
     lo, hi = np.zeros_like(x), x
-    for sign, slopes, shift in bounds:
+    for sign, slopes, shift, own in bounds:
         most = shift + sum(k * (last if k > 0 else first) for k, (first, last, _) in zip(slopes, tiles, strict=True))
-        if sign > 0:
+        if sign > 0 and own == case:
             hi = np.minimum(hi, most // sign + 1)
-        else:
+        elif own == case:
             lo = np.maximum(lo, -(most // -sign))
     return lo, hi
 
@@ -165,12 +175,12 @@ def closed_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Tr
     meet the ends of the axis at tile edges: between these the sum over tiles is a trapezoid rule.
 
     For causal attention with q = x = n this is n**2/(2 g) + n/2 positions. None where
-    there is no such form: two bounds on one side, or one with two moving axes.
+    there is no such form: two bounds on one side, one with two moving axes, or several cases.
     """
     x, s, positions = stream
     upper, lower = ([bound for bound in bounds if bound[0] * side > 0] for side in (1, -1))
-    moving = [sum(map(bool, slopes)) for _, slopes, _ in bounds]
-    if len(upper) > 1 or len(lower) > 1 or max(moving, default=0) > 1:
+    moving = [sum(map(bool, slopes)) for _, slopes, _, _ in bounds]
+    if len(upper) > 1 or len(lower) > 1 or max(moving, default=0) > 1 or any(case for *_, case in bounds):
         return None
     end = _clamped_sum(x, others, upper[0], upper=True) if upper else x * _tiles(others)
     begin = _clamped_sum(x, others, lower[0], upper=False) if lower else 0
@@ -184,7 +194,7 @@ def _tiles(others: Sequence[Triple]) -> Any:
 
 def _clamped_sum(x: Any, others: Sequence[Triple], bound: Triple, *, upper: bool) -> Any:
     """Sum over tiles of clamp(slope * edge + base, 0, x); the edge is the loosest row's side of the tile."""
-    sign, slopes, shift = bound
+    sign, slopes, shift, _ = bound
     base = sympy.Rational(1, sign) * shift + (1 if upper else 0)
     place = next((n for n, k in enumerate(slopes) if k), None)
     if place is None:

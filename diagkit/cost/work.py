@@ -10,9 +10,10 @@ operation is one, of the unit that does it, so that each unit's time can be told
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, NamedTuple, Self
 
 import sympy
@@ -22,6 +23,7 @@ from diagkit.cost.kernel import Kernel, kernels, product, whole_elements
 from diagkit.cost.masks import Mask, loop_mask
 from diagkit.cost.show import Shown, Table
 from diagkit.cost.transfers import masked_points
+from diagkit.cost.visits import Bound
 from diagkit.ops import BY_SYMBOL
 from diagkit.term import Axes, Axis, Box, Contract, Index, Map, Reduce, Term, View, names
 
@@ -245,10 +247,15 @@ def visible_pairs(term: Term) -> Any:
 
 
 def _visible(kernel: Kernel, mask: Mask) -> Any:
+    """The pairs that a mask shows: those of each case, less those that two show, and so on."""
+    several = [chosen for n in range(len(mask.cases)) for chosen in combinations(mask.cases, n + 1)]
+    return sympy.Add(*((-1) ** (len(chosen) + 1) * _shown_by_all(kernel, mask, chosen) for chosen in several))
+
+
+def _shown_by_all(kernel: Kernel, whole: Mask, cases: Sequence[tuple[Bound, ...]]) -> Any:
     """What is visited in tiles of one position. These always fit, so the closed form is exact where the
-    bounds bend at positions: where their slopes are 1 or -1."""
-    if not mask.bounds:
-        return sympy.Integer(0)
+    bounds bend at positions, where their slopes are 1 or -1; of several cases nothing may be left."""
+    mask = Mask(whole.axes, tuple(dict.fromkeys(bound for case in cases for bound in case)))
     ones = {**kernel.grouped, **dict.fromkeys(mask.axes, sympy.Integer(1))}
     single = replace(kernel, grouped=ones, chunk=sympy.Integer(1))
     axes = tuple(kernel.term.axis(str(axis)) for axis in (*mask.axes, kernel.streamed))
@@ -256,5 +263,5 @@ def _visible(kernel: Kernel, mask: Mask) -> Any:
     pairs = masked_points(
         replace(single, grouped={a: t for a, t in ones.items() if a not in rest}), axes, mask, chunks=False
     )
-    even = all(abs(k) in {0, 1} for bound in mask.bounds for k in (bound.sign, *bound.slopes))
+    even = len(cases) == 1 and all(abs(k) in {0, 1} for bound in mask.bounds for k in (bound.sign, *bound.slopes))
     return relax(pairs) if even else pairs

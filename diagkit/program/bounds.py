@@ -1,9 +1,10 @@
 """Loop bounds from masks: chunks in which a mask hides everything are not visited.
 
-A mask of positions is a conjunction of linear inequalities in them: causal, windows, either alignment. It
-bounds the streamed positions that a group can see, by elimination of the other positions. A chunk beyond
-the bounds may be left out where the step, with the mask false, leaves every state as it is; that is
-checked on the step's own formulas, whatever the boxes compute.
+A mask of positions is a conjunction of linear inequalities in them (causal, windows, either alignment), or
+several such alternatives (a prefix that all see, or the past). It bounds the streamed positions that a group
+can see, by elimination of the other positions; alternatives are visited from the first of their positions to
+the last. A chunk beyond the bounds may be left out where the step, with the mask false, leaves every state as
+it is; that is checked on the step's own formulas, whatever the boxes compute.
 """
 
 from __future__ import annotations
@@ -32,8 +33,15 @@ class Bounds:
     masks: tuple[str, ...] = ()
 
 
+Ends = tuple[list[Any], list[Any]]
+"""The least and the greatest positions along one axis, as formulas of which each holds."""
+
 Linear = tuple[dict[str, int], Any]
 """An inequality sum(coefficient * position) + constant <= 0: coefficients by axis, and the constant."""
+
+
+MOST_ALTERNATIVES = 8
+"""A mask of more alternatives bounds no loop."""
 
 
 def every(length: Any) -> Bounds:
@@ -49,9 +57,9 @@ def stream_bounds(
     limits = {axis: _limits(span) for axis, span in spans.items() if axis != form.axis}
     formulas = position_formulas((*form.fixed, *form.step))
     for wire, formula in formulas.items():
-        conditions = inequalities(number(formula))
-        if conditions and _is_mask(wire, form, wires) and leaves_state(form, wire, wires):
-            found = _narrowed(found, wire, conditions, _is_exact(number(formula)), form.axis, limits)
+        cases = [inequalities(case) for case in alternatives(number(formula))]
+        if all(cases) and _is_mask(wire, form, wires) and leaves_state(form, wire, wires):
+            found = _narrowed(found, wire, cases, _is_exact(number(formula)), form.axis, limits)
     return found
 
 
@@ -75,6 +83,17 @@ def position_formulas(boxes: Iterable[Box]) -> dict[str, Any]:
         elif isinstance(box, Map) and all(wire in formulas for wire in box.inputs):
             formulas[box.name] = box.expr.xreplace({arg(n): formulas[wire] for n, wire in enumerate(box.inputs)})
     return formulas
+
+
+def alternatives(formula: Any) -> list[Any]:
+    """The conjunctions of which a condition is one or another; itself alone where these would be too many.
+
+    >>> i, j = coordinate("q"), coordinate("x")
+    >>> len(alternatives(sympy.And(j >= 0, sympy.Or(j <= i, j < 4))))
+    2
+    """
+    made = sympy.Or.make_args(sympy.to_dnf(formula)) if formula.atoms(sympy.Or) else (formula,)
+    return sorted(made, key=sympy.default_sort_key) if len(made) <= MOST_ALTERNATIVES else [formula]
 
 
 def inequalities(formula: Any) -> list[Linear]:
@@ -126,20 +145,28 @@ def _coefficients(side: Any) -> Linear | None:
 def _narrowed(
     found: Bounds,
     mask: str,
-    conditions: list[Linear],
+    cases: list[list[Linear]],
     exact: bool,
     axis: str,
     limits: Mapping[str, tuple[Any, Any]],
 ) -> Bounds:
     """`found`, and what one more mask leaves of it."""
-    lows, highs = _ends(eliminated(conditions, axis, limits), axis)
-    lo, hi = sympy.Max(found.lo, *lows), sympy.Min(found.hi, *(high + 1 for high in highs))
+    ends = [_ends(eliminated(conditions, axis, limits), axis) for conditions in cases]
+    lo, hi = _narrowest(found.lo, found.hi, ends)
     full_lo, full_hi, masks = found.full_lo, found.full_hi, found.masks
     if exact:
-        lows, highs = _ends([_worst(linear, axis, limits) for linear in conditions], axis)
-        full_lo, full_hi = sympy.Max(full_lo, *lows), sympy.Min(full_hi, *(high + 1 for high in highs))
+        worst = [_worst(linear, axis, limits) for conditions in cases for linear in conditions]
+        full_lo, full_hi = _narrowest(full_lo, full_hi, [_ends(worst, axis)])
         masks = (*masks, mask)
     return Bounds(lo, hi, full_lo, full_hi, masks)
+
+
+def _narrowest(lo: Any, hi: Any, cases: list[Ends]) -> tuple[Any, Any]:
+    """What is left of lo <= j < hi where one of the cases holds: from the first position to the last."""
+    lows = sympy.Min(*(sympy.Max(*low) for low, _ in cases)) if all(low for low, _ in cases) else lo
+    ends = [sympy.Min(*(last + 1 for last in high)) for _, high in cases]
+    highs = sympy.Max(*ends) if all(high for _, high in cases) else hi
+    return sympy.Max(lo, lows), sympy.Min(hi, highs)
 
 
 def eliminated(conditions: list[Linear], axis: str, limits: Mapping[str, tuple[Any, Any]]) -> list[Linear]:
@@ -172,7 +199,7 @@ def _worst(linear: Linear, axis: str, limits: Mapping[str, tuple[Any, Any]]) -> 
     return {axis: slopes.get(axis, 0)}, constant + rest
 
 
-def _ends(system: list[Linear], axis: str) -> tuple[list[Any], list[Any]]:
+def _ends(system: list[Linear], axis: str) -> Ends:
     """Least and greatest positions along `axis` that inequalities in it alone allow."""
     bounds = [(slopes.get(axis, 0), constant) for slopes, constant in system]
     lows = [sympy.ceiling(constant / -slope) for slope, constant in bounds if slope < 0]
