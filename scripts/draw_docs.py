@@ -47,6 +47,7 @@ def pictures() -> dict[str, str]:
         "flash-dark.svg": steps[-1].svg(theme="dark"),
         "derivation.svg": draw.strip(steps, reasons),
         "layer.svg": draw.svg(layer()),
+        "explorer.svg": dk.Explorer(steps[-1], machine="H100-SXM", q=4096, x="q", d=128, g_q=128, s_x=64).svg(),
     }
 
 

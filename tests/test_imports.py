@@ -221,6 +221,10 @@ def test_importing_loads_none_of_the_heavy_packages():
     assert python(LOADED.format(module="diagkit")).stdout.split() == []
 
 
+def test_an_explorer_loads_its_controls_only_when_it_is_displayed():
+    assert python(LOADED.format(module="diagkit.explore")).stdout.split() == []
+
+
 def test_a_heavy_package_that_is_loaded_is_seen():
     assert "scipy" in python(LOADED.format(module="scipy")).stdout.split()
 
