@@ -11,7 +11,11 @@ from diagkit.term import __all__ as _ground
 
 if TYPE_CHECKING:
     from diagkit import machine
-    from diagkit.book import agreement, curves, landscape, lanes, record, refusal, roofline, timed
+    from diagkit.book.lanes import lanes
+    from diagkit.book.plots import agreement, curves, landscape, roofline
+    from diagkit.book.record import record
+    from diagkit.book.refusal import refusal
+    from diagkit.book.timing import timed
     from diagkit.explore import Explorer
     from diagkit.machine import activations
 

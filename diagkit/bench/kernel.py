@@ -16,6 +16,7 @@ from diagkit.bench.landscape import Landscape, landscape
 from diagkit.bench.launch import bind
 from diagkit.bench.measure import Measured, measure
 from diagkit.codegen import Source
+from diagkit.ops import by_name
 from diagkit.program import Program
 
 
@@ -42,9 +43,9 @@ class Kernel:
         """The generated text, with the box that each line comes from."""
         return codegen.source(self.program, self.target)
 
-    def __call__(self, **arrays: Any) -> Any:
+    def __call__(self, *unnamed: Any, **arrays: Any) -> Any:
         """The outputs: numpy or torch arrays in by name, the same kind out; one alone, several by name."""
-        bound = bind(self.program, self.target, arrays)
+        bound = bind(self.program, self.target, by_name(self.program.term, unnamed, arrays))
         bound.launch.run()
         return bound.results()
 

@@ -48,13 +48,13 @@ class Diagram(Term):
             parts["inputs"], parts["boxes"], parts["outputs"] = ops.trace(outputs, variables)
         super().__init__(name=name, **parts)
 
-    def __call__(self, **arrays: Any) -> Any:
+    def __call__(self, *unnamed: Any, **arrays: Any) -> Any:
         """Its numbers: numpy or torch arrays in by name, the same kind out (see `ops.evaluate`)."""
-        return ops.evaluate(self, arrays)
+        return ops.evaluate(self, ops.by_name(self, unnamed, arrays))
 
-    def reference(self, **arrays: Any) -> Any:
+    def reference(self, *unnamed: Any, **arrays: Any) -> Any:
         """Its numbers computed in float64."""
-        return ops.reference(self, arrays)
+        return ops.reference(self, ops.by_name(self, unnamed, arrays))
 
     def fuse(self, *boxes: str) -> Self:
         """Keep intermediates in fast memory: all, or those between `boxes` (see `derive.fuse`)."""

@@ -39,11 +39,13 @@ from diagkit.ops.build import (
     equal,
     erf,
     exp,
+    finite,
     floor,
     index,
     log,
     maximum,
     minimum,
+    quotient,
     reduce,
     rename,
     sign,
@@ -54,6 +56,7 @@ from diagkit.ops.build import (
     total,
     view,
     weight,
+    where,
 )
 from diagkit.ops.evaluate import Engine as Engine
 from diagkit.ops.evaluate import close_arrays as close_arrays
@@ -62,6 +65,7 @@ from diagkit.ops.evaluate import evaluate_box as evaluate_box
 from diagkit.ops.evaluate import open_arrays as open_arrays
 from diagkit.ops.evaluate import reference as reference
 from diagkit.ops.inputs import bind_sizes as bind_sizes
+from diagkit.ops.inputs import by_name as by_name
 from diagkit.ops.libraries import format_range as format_range
 from diagkit.ops.libraries import format_step as format_step
 from diagkit.ops.libraries import numpy_dtype as numpy_dtype
@@ -81,7 +85,8 @@ from diagkit.ops.scalars import Scalar as Scalar
 __all__ = [
     "Node", "absolute", "alibi_slopes", "amax", "amin", "array", "attention", "axes", "axis", "block", "blocked",
     "cast", "causal", "combine", "contract", "cos", "cross_entropy", "dequantize", "einsum", "equal", "erf", "exp",
-    "floor", "gelu", "hadamard", "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean", "minimum",
-    "quantize", "reduce", "relu", "rename", "rms_norm", "samples", "select", "sigmoid", "sign", "silu", "sin",
-    "softmax", "spherical", "spread", "sqrt", "tanh", "total", "variance", "view", "weight", "window",
+    "finite", "floor", "gelu", "hadamard", "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean",
+    "minimum", "quantize", "quotient", "reduce", "relu", "rename", "rms_norm", "samples", "select", "sigmoid", "sign",
+    "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh", "total", "variance", "view", "weight", "where",
+    "window",
 ]  # fmt: skip

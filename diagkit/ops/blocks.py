@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Integral, Real
 from typing import Any
 
 import sympy
 
-from diagkit.ops.build import Over, contract, index, reduce, tanh, total
-from diagkit.ops.nodes import Node, block, combine
-from diagkit.term import Axis, AxisError, InputError, finite, names, quotient, where
+from diagkit.ops.build import Over, contract, index, pick, reduce, tanh
+from diagkit.ops.nodes import Node, block, combine, need_node
+from diagkit.term import Axis, AxisError, InputError, elements, finite, names, quotient, where
 
 
 def softmax(value: Node, over: Over, name: str | None = None) -> Node:
@@ -44,11 +46,10 @@ def logsumexp(value: Node, over: Over, name: str | None = None) -> Node:
 
 
 def _count(value: Node, over: Over) -> Any:
-    gone = set(names(value.axes)) - set(names(total(value, over).axes))
-    count = sympy.Integer(1)
-    for axis in value.axes:
-        count = count * axis.size if axis.name in gone else count
-    return count
+    gone = pick(need_node(value).axes, over)
+    if not gone:
+        raise AxisError("over no axis", remedy=f"the axes are: {', '.join(names(value.axes)) or 'none'}")
+    return elements(gone)
 
 
 def mean(value: Node, over: Over, name: str | None = None) -> Node:
@@ -133,6 +134,8 @@ def spherical(value: Node, over: Over, eps: float = 0.0, name: str | None = None
 
 
 def _small(eps: float) -> Any:
+    if isinstance(eps, bool) or not isinstance(eps, Real) or not 0 <= eps < math.inf:
+        raise InputError(f"eps cannot be {eps!r}", remedy="use a number of at least 0, such as 1e-5")
     return sympy.Rational(repr(float(eps)))
 
 
@@ -150,7 +153,8 @@ def masked(scores: Node, mask: Node, name: str | None = None) -> Node:
     >>> dk.Diagram(dk.masked(dk.array("X", x), dk.index(x) < 2))(X=[1.0, 2.0, 3.0])
     array([  1.,   2., -inf])
     """
-    return combine(lambda keep, s: where(keep, s, -sympy.oo), mask, scores, hint="masked", name=name)
+    keep, shown = need_node(mask), need_node(scores)
+    return combine(lambda seen, s: where(seen, s, -sympy.oo), keep, shown, hint="masked", name=name)
 
 
 def select(condition: Node, chosen: Any, other: Any, name: str | None = None) -> Node:
@@ -161,7 +165,7 @@ def select(condition: Node, chosen: Any, other: Any, name: str | None = None) ->
     >>> dk.Diagram(dk.select(X > 0, X, 0))(X=[1.0, -2.0, 3.0])
     array([1., 0., 3.])
     """
-    return combine(where, condition, chosen, other, name=name)
+    return combine(where, need_node(condition), chosen, other, name=name)
 
 
 def causal(q: Axis, x: Axis, align: str = "top-left", name: str | None = None) -> Node:
@@ -204,13 +208,17 @@ def window(q: Axis, x: Axis, width: Any, name: str | None = None) -> Node:
            [0., 1., 1.]])
     """
     _need_two(q, x)
-    if isinstance(width, str) or (isinstance(width, int) and width < 1):
-        raise InputError(f"a window of {width!r} keys sees nothing", remedy="use a width of at least 1")
+    if isinstance(width, bool) or not (_whole(width) or getattr(width, "is_integer", None) is True):
+        raise InputError(f"a window cannot have {width!r} keys", remedy="use a whole number of at least 1, or a size")
 
     def seen(i: Any, j: Any) -> Any:
         return sympy.And(sympy.Le(j, i), sympy.Lt(i - width, j))
 
     return combine(seen, index(q), index(x), hint="mask", name=name)
+
+
+def _whole(number: Any) -> bool:
+    return isinstance(number, Integral) and int(number) >= 1
 
 
 def alibi_slopes(heads: int) -> tuple[float, ...]:
@@ -261,7 +269,7 @@ def attention(
     return block("attention", given, result, name)
 
 
-def cross_entropy(logits: Node, target: Node, over: Axis, name: str | None = None) -> Node:
+def cross_entropy(logits: Node, target: Node, over: Over, name: str | None = None) -> Node:
     """-log softmax(logits)[target] over the axis of classes; `target` holds class numbers (an integer
     array without that axis).
 
@@ -271,11 +279,16 @@ def cross_entropy(logits: Node, target: Node, over: Axis, name: str | None = Non
     >>> dk.Diagram(dk.cross_entropy(X, t, over=dk.axis("x")))(X=[0.0, 0.0], t=1)
     array(0.69314718)
     """
-    if over.name in names(target.axes):
-        raise AxisError(f"the target has the class axis {over.name!r}", axis=over.name, remedy="give class numbers")
-    hit = combine(lambda j, t, s: where(sympy.Eq(j, t), s, 0), index(over), target, logits, hint="hit")
-    inside = combine(lambda lse, t: lse - t, logsumexp(logits, over), total(hit, over))
+    classes = pick(need_node(logits).axes, over)
+    if len(classes) != 1 or classes[0].name in names(need_node(target).axes):
+        named = ", ".join(names(classes))
+        raise AxisError(f"the classes are one axis that the target lacks, not {named!r}", axis=named, remedy=_TARGET)
+    hit = combine(lambda j, t, s: where(sympy.Eq(j, t), s, 0), index(*classes), target, logits, hint="hit")
+    inside = combine(lambda lse, t: lse - t, logsumexp(logits, over), reduce("sum", hit, over))
     return block("cross-entropy", [logits, target], inside, name)
+
+
+_TARGET = 'the target holds class numbers: dk.array("t", q, dtype="int64")'
 
 
 def relu(value: Node, name: str | None = None) -> Node:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import sympy
 
-from diagkit.ops.nodes import Node, combine, union
+from diagkit.ops.nodes import Node, combine, formula, need_node, union
 from diagkit.ops.scalars import SCALARS
 from diagkit.term import (
+    REDUCTIONS,
     Array,
     Axes,
     Axis,
@@ -23,7 +24,6 @@ from diagkit.term import (
     View,
     check_format,
     coordinate,
-    exact,
     names,
 )
 
@@ -50,6 +50,9 @@ def axes(text: str, **sizes: int) -> Any:
         raise AxisError(f"a size for {min(unknown)!r}, which is no axis of {text!r}", axis=min(unknown))
     if not made:
         raise AxisError("no axis is named", remedy='write for example dk.axes("q x d")')
+    twice = next((axis.name for axis in made if [other.name for other in made].count(axis.name) > 1), None)
+    if twice is not None:
+        raise AxisError(f"axis {twice!r} is named twice in {text!r}", axis=twice, remedy="name each axis once")
     return made[0] if len(made) == 1 else tuple(made)
 
 
@@ -113,7 +116,7 @@ def einsum(pattern: str, *operands: Node, name: str | None = None) -> Node:
         raise InputError(
             f"{pattern!r} writes {len(groups)} arrays but {len(operands)} are given", remedy="one array per comma"
         )
-    for words, node in zip(groups, map(_need_node, operands), strict=True):
+    for words, node in zip(groups, map(need_node, operands), strict=True):
         if set(words) != set(names(node.axes)) or len(words) != len(node.axes):
             label = node.name or node.hint or "a value"
             raise AxisError(
@@ -138,19 +141,15 @@ def contract(*operands: Node, over: Over = (), keep: Over | None = None, name: s
     <contract over (q, x)>
     """
     for operand in operands:
-        _need_node(operand)
+        need_node(operand)
+    if not operands:
+        raise TermError("a contraction of nothing", remedy="give the values it multiplies: dk.contract(Q, K, over=d)")
     joined = union([node.axes for node in operands])
-    kept = _pick(joined, keep) if keep is not None else _without(joined, _pick(joined, over))
+    kept = pick(joined, keep) if keep is not None else _without(joined, pick(joined, over))
     unique = tuple(dict.fromkeys(operands))
     if len(unique) < len(operands):
         raise TermError("a contraction reads one value twice", remedy="square it with x * x, then reduce it")
     return Node(Contract("", kept, ()), operands, "", name)
-
-
-def _need_node(operand: Any) -> Node:
-    if not isinstance(operand, Node):
-        raise InputError(f"{type(operand).__name__} is no value of a diagram", remedy="make one with dk.array(...)")
-    return operand
 
 
 def _listed(over: Over) -> list[Axis | str]:
@@ -167,8 +166,12 @@ def _need_axis(axis: Any) -> Axis:
     return axis
 
 
-def _pick(axes: Axes, over: Over) -> Axes:
-    """The axes named in `over`, checked against `axes`."""
+def pick(axes: Axes, over: Over) -> Axes:
+    """The axes among `axes` that `over` names. Errors: AxisError for one that is not there, or named twice.
+
+    >>> pick(axes("q x"), "x")
+    (Axis('x'),)
+    """
     by_name = {axis.name: axis for axis in axes}
     picked = []
     for one in _listed(over):
@@ -194,7 +197,9 @@ def reduce(op: str, value: Node, over: Over, name: str | None = None, hint: str 
     >>> reduce("max", array("S", *axes("q x")), over="x")
     <reduce over (q)>
     """
-    gone = _pick(_need_node(value).axes, over)
+    if op not in REDUCTIONS:
+        raise TermError(f"no reduction {op!r}", remedy=f"use one of: {', '.join(REDUCTIONS)}")
+    gone = pick(need_node(value).axes, over)
     if not gone:
         raise AxisError(f"{op} over no axis", remedy=f"the axes are: {', '.join(names(value.axes)) or 'none'}")
     return Node(Reduce("", _without(value.axes, gone), (), op, names(gone)), (value,), hint, name)
@@ -252,7 +257,7 @@ def cast(value: Node, dtype: str, name: str | None = None) -> Node:
     >>> dk.Diagram(dk.cast(X, "fp16"))(X=[0.1])
     array([0.09997559])
     """
-    return Node(Cast("", _need_node(value).axes, (), check_format(dtype)), (value,), "", name)
+    return Node(Cast("", need_node(value).axes, (), check_format(dtype)), (value,), "", name)
 
 
 def rename(value: Node, name: str | None = None, **axes_to: Axis) -> Node:
@@ -263,7 +268,7 @@ def rename(value: Node, name: str | None = None, **axes_to: Axis) -> Node:
     <view over (x)>
     """
     for old, new in axes_to.items():
-        (was,) = _pick(_need_node(value).axes, old)
+        (was,) = pick(need_node(value).axes, old)
         lengths = (was.length, _need_axis(new).length)
         if None not in lengths and was.length != new.length:
             reason = f"axis {old!r} has size {was.size} and cannot become {new.name!r} of size {new.size}"
@@ -281,9 +286,12 @@ def view(value: Node, coordinates: dict[str, Any], over: Iterable[Axis], name: s
     >>> view(array("X", t), {"t": coordinate("t") + coordinate("w")}, (t, w))
     <view over (t, w)>
     """
-    _pick(_need_node(value).axes, coordinates)
-    wanted = tuple(exact(coordinates.get(axis.name, coordinate(axis.name))) for axis in value.axes)
-    made = tuple(_need_axis(axis) for axis in over)
+    if not isinstance(coordinates, Mapping):
+        raise AxisError(f"{coordinates!r} are no coordinates", remedy='write {"t": dk.coordinate("t") + 1}')
+    pick(need_node(value).axes, coordinates)
+    read = (coordinates.get(axis.name, coordinate(axis.name)) for axis in value.axes)
+    wanted = tuple(formula(lambda place: place, [place]) for place in read)
+    made = tuple(map(_need_axis, [over] if isinstance(over, Axis) or not isinstance(over, Iterable) else over))
     for one in wanted:
         _need_affine(one, made)
     return Node(View("", made, (), wanted), (value,), "", name)
@@ -300,7 +308,7 @@ def spread(value: Node, over: Axis, width: int, name: str | None = None) -> Node
     (floor(x/64), d)
     """
     block = _need_axis(over).blocks(width)
-    _pick(_need_node(value).axes, block.name)
+    pick(need_node(value).axes, block.name)
     made = tuple(over if axis.name == block.name else axis for axis in value.axes)
     return view(value, {block.name: sympy.floor(coordinate(over.name) / width)}, made, name)
 
@@ -314,7 +322,7 @@ def blocked(value: Node, name: str | None = None, **widths: int) -> Node:
     >>> blocked(array("K", x, d), x=64)
     <view over (x_block, x_in, d)>
     """
-    _pick(_need_node(value).axes, widths)
+    pick(need_node(value).axes, widths)
     made: list[Axis] = []
     at = {}
     for one in value.axes:
@@ -353,7 +361,7 @@ def scalar(name: str) -> Callable[..., Any]:
     def function(*operands: Any, **named: Any) -> Any:
         if any(isinstance(operand, Node) for operand in operands):
             return combine(row.symbolic, *operands, **named)
-        return row.symbolic(*operands)
+        return formula(row.symbolic, operands)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"`{row.symbolic.__name__}` of values (element by element) or of formulas."
@@ -363,6 +371,7 @@ def scalar(name: str) -> Callable[..., Any]:
 exp, log, tanh, erf = scalar("exp"), scalar("log"), scalar("tanh"), scalar("erf")
 sin, cos, sign, floor, absolute = scalar("sin"), scalar("cos"), scalar("sign"), scalar("floor"), scalar("abs")
 maximum, minimum = scalar("maximum"), scalar("minimum")
+where, finite, quotient = scalar("where"), scalar("finite"), scalar("quotient")
 
 
 def sqrt(value: Any, name: str | None = None) -> Any:
@@ -371,7 +380,7 @@ def sqrt(value: Any, name: str | None = None) -> Any:
     >>> sqrt(axis("d").size), sqrt(array("X", axis("x")))
     (sqrt(d), <map over (x)>)
     """
-    return value ** exact(0.5) if not isinstance(value, Node) else combine(sympy.sqrt, value, name=name)
+    return combine(sympy.sqrt, value, name=name) if isinstance(value, Node) else formula(sympy.sqrt, [value])
 
 
 def equal(left: Any, right: Any, name: str | None = None) -> Node:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diagkit.term import Array, Axis, Box, InputError, Term, View, coordinate
+from diagkit.term import Array, Axis, Box, DiagkitError, InputError, Term, View, coordinate
 
 
 def check_inputs(term: Term, arrays: Mapping[str, Any], xp: Any) -> dict[str, Any]:
@@ -17,7 +17,33 @@ def check_inputs(term: Term, arrays: Mapping[str, Any], xp: Any) -> dict[str, An
     for name in wanted:
         if name not in arrays:
             raise InputError(f"{term.name} needs the input {name!r}", remedy=f"its inputs are: {_signature(term)}")
-    return {name: _check_kind(array, xp.array(arrays[name]), xp) for name, array in wanted.items()}
+    return {name: _check_kind(array, _as_array(array, arrays[name], xp), xp) for name, array in wanted.items()}
+
+
+def _as_array(array: Array, value: Any, xp: Any) -> Any:
+    try:
+        return xp.array(value)
+    except (TypeError, ValueError, DiagkitError) as error:
+        shape = ", ".join(map(_sized, array.axes))
+        raise InputError(
+            f"input {array.name!r} is no array: {error}", box=array.name, remedy=f"give numbers over ({shape})"
+        ) from error
+
+
+def by_name(term: Term, positional: Sequence[Any], arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arrays, handed in by name; what came without a name is refused, since a step may reorder inputs.
+
+    >>> import diagkit as dk
+    >>> by_name(dk.Diagram(dk.exp(dk.array("X", dk.axis("x"))), name="f"), [[1.0]], {})
+    Traceback (most recent call last):
+    ...
+    diagkit.term.errors.InputError: f takes its inputs by name; write X=...
+    """
+    if positional:
+        wanted = ", ".join(f"{array.name}=..." for array in term.inputs)
+        remedy = f"write {wanted}, or **arrays where they are in a dict" if isinstance(positional[0], dict) else None
+        raise InputError(f"{term.name} takes its inputs by name", remedy=remedy or f"write {wanted}")
+    return arrays
 
 
 def _signature(term: Term) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Number
@@ -10,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import sympy
 
+from diagkit.ops.foreign import Foreign, Same, refuse_ufunc
 from diagkit.term import (
     FORMATS,
     Array,
@@ -19,17 +21,32 @@ from diagkit.term import (
     Box,
     Cast,
     Contract,
+    InputError,
     Map,
     Reduce,
     TermError,
     arg,
+    check_name,
     exact,
     names,
 )
 
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "power": operator.pow,
+    "less": sympy.StrictLessThan,
+    "less_equal": sympy.LessThan,
+    "greater": sympy.StrictGreaterThan,
+    "greater_equal": sympy.GreaterThan,
+}
+"""How numpy calls the operators that stand between one of its numbers and a node."""
+
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class Node(Foreign):
     """A value of the algorithm: an input array, or a box applied to other nodes.
 
     Arithmetic and comparison make maps: ``S * d.size**-0.5``, ``i <= j``. Axes are matched by name, and
@@ -47,7 +64,15 @@ class Node:
     name: str | None = None
     result: Node | None = None
 
-    __array_ufunc__ = None  # numpy must not take a value apart: ndarray * node comes here and is refused
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            check_name(self.name, "a value")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **named: Any) -> Node:
+        """Operators with a number of numpy's; arrays and other functions are refused, not taken element by element."""
+        if method != "__call__" or named or ufunc.__name__ not in _UFUNCS:
+            raise refuse_ufunc(ufunc.__name__)
+        return combine(_UFUNCS[ufunc.__name__], *operands)
 
     @property
     def axes(self) -> Axes:
@@ -96,11 +121,11 @@ class Node:
     def __abs__(self) -> Node:
         return combine(sympy.Abs, self)
 
-    def __matmul__(self, other: Any) -> Node:
-        raise TermError("@ does not say which axis is summed", remedy='use dk.einsum("a b, b c -> a c", A, B)')
-
     def __neg__(self) -> Node:
         return combine(lambda a: -a, self)
+
+    def __pos__(self) -> Node:
+        return self
 
     def __lt__(self, other: Any) -> Node:
         return combine(sympy.StrictLessThan, self, other)
@@ -120,14 +145,10 @@ class Node:
     def __or__(self, other: Any) -> Node:
         return combine(sympy.Or, self, other)
 
+    __rand__, __ror__ = __and__, __or__
+
     def __invert__(self) -> Node:
         return combine(sympy.Not, self)
-
-    def __bool__(self) -> bool:
-        raise TermError("a diagram's value has no truth yet", remedy="use dk.select, & and | instead of if, and, or")
-
-    def _sympy_(self) -> Any:
-        raise TermError("a diagram's value is no sympy scalar", remedy="use dk.exp, dk.select, ... in its place")
 
 
 def combine(function: Callable[..., Any], *operands: Any, hint: str = "", name: str | None = None) -> Node:
@@ -140,21 +161,48 @@ def combine(function: Callable[..., Any], *operands: Any, hint: str = "", name: 
     """
     inputs = tuple(dict.fromkeys(op for op in operands if isinstance(op, Node)))
     places = {id(node): arg(position) for position, node in enumerate(inputs)}
-    scalars = [places[id(op)] if isinstance(op, Node) else _constant(op) for op in operands]
-    expr = function(*scalars)
-    if expr.has(sympy.zoo, sympy.nan):
-        raise TermError(f"a formula that is nowhere a number: {expr}", remedy="something is divided by 0")
+    expr = formula(function, [places[id(op)] if isinstance(op, Node) else op for op in operands])
     return Node(Map("", union([node.axes for node in inputs]), (), expr), inputs, hint, name)
+
+
+def formula(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """`function` of numbers and formulas, as a formula. Errors: TermError for what has no place in one.
+
+    >>> formula(sympy.exp, [0]), formula(lambda a: 2 * a, [arg(0)])
+    (1, 2*a0)
+    """
+    scalars = [_constant(operand) for operand in operands]
+    try:
+        made = _constant(function(*scalars))
+    except (TypeError, ValueError, AttributeError) as error:
+        reason = f"no formula of {len(scalars)} scalars comes of that: {error}"
+        raise TermError(reason, remedy="use arithmetic, comparisons, &, |, dk.exp, sympy.exp ...") from error
+    if made.has(sympy.zoo, sympy.nan):
+        raise TermError(f"a formula that is nowhere a number: {made}", remedy="something is divided by 0")
+    return made
 
 
 def _constant(value: Any) -> Any:
     """A number or a size expression, exactly; anything else has no place in a formula."""
+    if isinstance(value, Same):
+        value.refuse()
     if not isinstance(value, (Number, np.bool_, sympy.Basic)):
         raise TermError(
             f"{type(value).__name__} is neither a number nor a value of the diagram",
             remedy='declare an array with dk.array("A", a, b) and hand its numbers in when the diagram runs',
         )
+    if isinstance(value, complex | np.complexfloating) or getattr(value, "is_extended_real", None) is False:
+        raise TermError(f"{value} is no real number", remedy="use two real values, one for each part")
     return exact(value)
+
+
+def need_node(operand: Any) -> Node:
+    """The operand, if it is a value of a diagram; else an InputError that says how to make one."""
+    if isinstance(operand, Same):
+        operand.refuse()
+    if not isinstance(operand, Node):
+        raise InputError(f"{type(operand).__name__} is no value of a diagram", remedy="make one with dk.array(...)")
+    return operand
 
 
 def union(several: Sequence[Axes]) -> Axes:
@@ -182,8 +230,11 @@ def block(title: str, inputs: Sequence[Node], result: Node, name: str | None = N
     >>> dk.block("twice", [X], 2 * X)
     <block 'twice' over (x)>
     """
-    inside = Block("", result.axes, (), title, ())
-    return Node(inside, tuple(inputs), title, name, result)
+    check_name(title, "a block")
+    if isinstance(inputs, Node) or not isinstance(inputs, Sequence):
+        raise InputError(f"block {title!r} takes a list of inputs", box=title, remedy='dk.block("twice", [X], 2 * X)')
+    inside = Block("", need_node(result).axes, (), title, ())
+    return Node(inside, tuple(map(need_node, inputs)), title, name, result)
 
 
 def trace(

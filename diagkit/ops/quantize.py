@@ -19,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diagkit.ops.blocks import select
-from diagkit.ops.build import Over, absolute, amax, blocked, cast, spread
-from diagkit.ops.nodes import Node, combine
-from diagkit.term import Axis, AxisError, FormatError, InputError, names, quotient
+from diagkit.ops.build import Over, absolute, amax, blocked, cast, pick, spread
+from diagkit.ops.nodes import Node, combine, need_node
+from diagkit.term import AxisError, FormatError, InputError, check_format, check_whole, names, quotient
 
 LARGEST: dict[str, int] = {"int4": 7, "int8": 127, "fp8e4m3": 448, "fp8e5m2": 57344}
 """The largest code that quantization uses; whole numbers use as many below 0 as above."""
+SCALES = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8e4m3", "fp8e5m2", "fp8e8m0")
+"""The formats that scales may be kept in: whole numbers would round them to nothing."""
 
 
 def quantize(
@@ -52,6 +54,8 @@ def quantize(
     [(Axis('x'), Axis('d')), (Axis('x_block', apply('ceiling', (exact('1/64'))*(size('x')))), Axis('d'))]
     """
     largest = largest_code(dtype)
+    if check_format(scale) not in SCALES:
+        raise FormatError(f"no scales in {scale!r}", remedy=f"keep them in one of: {', '.join(SCALES)}")
     cut = blocked(value, None, **blocks) if blocks else value
     shared = _shared(value, over, blocks)
     peaks = amax(absolute(cut, hint="abs"), shared) if shared else absolute(cut)
@@ -65,7 +69,7 @@ def largest_code(dtype: str) -> int:
     >>> largest_code("int8")
     127
     """
-    if dtype not in LARGEST:
+    if check_format(dtype) not in LARGEST:
         raise FormatError(f"no codes in {dtype!r}", remedy=f"quantize to one of: {', '.join(LARGEST)}")
     return LARGEST[dtype]
 
@@ -73,10 +77,9 @@ def largest_code(dtype: str) -> int:
 def _shared(value: Node, over: Over | None, blocks: Mapping[str, int]) -> list[str]:
     """The names of the axes that one scale is taken over."""
     if over is None:
-        given = [] if blocks else list(names(value.axes))
+        given = [] if blocks else list(names(need_node(value).axes))
     else:
-        several = [over] if isinstance(over, Axis | str) else list(over)
-        given = [one if isinstance(one, str) else one.name for one in several]
+        given = list(names(pick(need_node(value).axes, over)))
     both = set(given) & set(blocks)
     if both:
         reason = f"axis {min(both)!r} is shared whole and in blocks"
@@ -100,7 +103,7 @@ def each(scales: Node, value: Node, blocks: Mapping[str, int]) -> Node:
     >>> each(array("scale", x.blocks(64), d), array("K", x, d), {"x": 64})
     <view over (x, d)>
     """
-    by_name = {axis.name: axis for axis in value.axes}
+    by_name = {axis.name: axis for axis in need_node(value).axes}
     for axis, width in blocks.items():
         if axis not in by_name:
             raise AxisError(f"no axis {axis!r} here", axis=axis, remedy=f"the axes are: {', '.join(by_name)}")
@@ -133,6 +136,8 @@ def hadamard(length: int, seed: int | None = None) -> NDArray[np.float64]:
     made = np.ones((1, 1))
     while len(made) < length:
         made = np.block([[made, made], [made, -made]])
+    if seed is not None:
+        check_whole(seed, "seed")
     signs = np.ones(length) if seed is None else np.random.default_rng(seed).choice([-1.0, 1.0], length)
     turned: NDArray[np.float64] = signs[:, None] * made / np.sqrt(length)
     return turned

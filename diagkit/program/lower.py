@@ -19,7 +19,6 @@ from diagkit.program.nest import For, Kernel, Load, ParFor, Span, Statement, Sto
 from diagkit.term import (
     Axis,
     Box,
-    InputError,
     Region,
     StreamForm,
     Term,
@@ -35,31 +34,6 @@ def kernels(term: Term, sizes: Mapping[str, int]) -> tuple[Kernel, ...]:
     """The kernels of `term`, one per region in an order that respects who reads what; `sizes` gives
     numbers for axes (by name) and tiles (by symbol name), those left out stay symbols."""
     return tuple(_Lowering(term, region, dict(sizes)).kernel() for region in term.regions)
-
-
-def accepted(term: Term, deepest: int = 1) -> tuple[str, ...]:
-    """What `lower` takes a number for: the symbolic axes, then the symbolic tiles down to level `deepest`."""
-    labels = (label for label in term.labels if label.level <= deepest)
-    tiles = [str(symbol) for label in labels for symbol in sorted(label.tile.free_symbols, key=str)]
-    return tuple(dict.fromkeys([*term.open_sizes, *tiles]))
-
-
-def check_sizes(term: Term, sizes: Mapping[str, Any], deepest: int = 1) -> dict[str, int]:
-    """`sizes`, if each names an axis or a tile of `term` and is a whole number that it can be."""
-    known = ", ".join(accepted(term, deepest)) or "none"
-    for name, value in sizes.items():
-        if name in term.axes and term.axes[name].length == value:
-            continue
-        if name in term.axes and term.axes[name].derived:
-            rule, bases = term.axes[name].size, sorted(s.name for s in term.axes[name].size.free_symbols)
-            reason = f"the size of {name!r} is derived: {rule}"
-            raise InputError(reason, axis=name, remedy=f"give {', '.join(bases)} alone")
-        if name not in accepted(term, deepest):
-            raise InputError(f"{term.name} has no open size or tile {name!r}", axis=name, remedy=f"it takes: {known}")
-        least = 0 if name in term.open_sizes else 1
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(f"{name} cannot be {value!r}", axis=name, remedy=f"use a whole number >= {least}")
-    return {name: int(value) for name, value in sizes.items()}
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from html import escape
 from typing import Any, Self
 
 from diagkit.ops import Engine
-from diagkit.program.lower import accepted
-from diagkit.term import InputError, Term
+from diagkit.term import InputError, Term, accepted
 
 MONOSPACE = "font-family:monospace;white-space:pre;overflow-x:auto;line-height:1.35"
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.ops import close_arrays, open_arrays
+from diagkit.ops import by_name, close_arrays, open_arrays
 from diagkit.program.levels import LevelCount, Nest, phase, run_nests, walk_nests
-from diagkit.program.lower import check_sizes, kernels
+from diagkit.program.lower import kernels
 from diagkit.program.lowered import Lowered
 from diagkit.program.nest import Kernel, Load, Statement, Store
 from diagkit.program.pseudocode import Line, aligned, lines
-from diagkit.term import LEVEL_NAMES, Term, at_level, depth
+from diagkit.term import LEVEL_NAMES, Term, at_level, check_sizes, depth
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,9 +43,9 @@ class Nested(Lowered):
         top = f"# {self.term.name}: levels {', '.join(LEVEL_NAMES[: depth(self.term) + 1])}"
         return "\n\n".join([top, *(aligned(list(_nest_lines(nest))) for nest in self.nests)]) + "\n"
 
-    def run(self, **arrays: Any) -> Any:
+    def run(self, *unnamed: Any, **arrays: Any) -> Any:
         """The outputs, computed by the innermost tiles; one comes alone, several as a dict by name."""
-        return self._run(arrays)[0]
+        return self._run(by_name(self.term, unnamed, arrays))[0]
 
     def count(self, **arrays: Any) -> LevelCount:
         """What crosses at every level and what one memory of each holds: counted while it runs on `arrays`,

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.ops import close_arrays, open_arrays
+from diagkit.ops import by_name, close_arrays, open_arrays
 from diagkit.program.execute import run_kernels, walk_kernels
-from diagkit.program.lower import check_sizes, kernels
+from diagkit.program.lower import kernels
 from diagkit.program.lowered import Lowered
 from diagkit.program.meter import Count
 from diagkit.program.nest import Kernel
 from diagkit.program.pseudocode import pseudocode
-from diagkit.term import Term
+from diagkit.term import Term, check_sizes
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,13 +43,13 @@ class Program(Lowered):
         """The loop nests as text: each line with the tile it makes, the box it comes from and its unit."""
         return pseudocode(self.term.name, self.kernels)
 
-    def run(self, **arrays: Any) -> Any:
+    def run(self, *unnamed: Any, **arrays: Any) -> Any:
         """The outputs, computed tile by tile: numpy or torch arrays in by name, the same kind out.
 
         Sizes that were left open are taken from the arrays; tiles must have been given. One output comes
         alone, several as a dict by name. Raises InputError where arrays and sizes disagree.
         """
-        return self._run(arrays)[0]
+        return self._run(by_name(self.term, unnamed, arrays))[0]
 
     def count(self, **arrays: Any) -> Count:
         """What moves and what is held: counted while it runs on `arrays`, event by event.

@@ -1,7 +1,6 @@
 """The ground: the value as plain data, labels, sizes, errors. Imports nothing of diagkit."""
 
 from diagkit.term.boxes import (
-    FORMATS,
     KINDS,
     PRIMITIVES,
     Array,
@@ -15,11 +14,12 @@ from diagkit.term.boxes import (
     Map,
     Reduce,
     View,
-    check_format,
     elements,
     names,
     rename_box,
 )
+from diagkit.term.boxes import check_name as check_name
+from diagkit.term.check import REDUCTIONS as REDUCTIONS
 from diagkit.term.check import promote, wire_format
 from diagkit.term.errors import (
     AxisError,
@@ -29,19 +29,27 @@ from diagkit.term.errors import (
     GroupError,
     InputError,
     LabelError,
+    MissingNameError,
     StreamError,
     TermError,
 )
+from diagkit.term.formats import FORMATS, check_format
 from diagkit.term.labels import LEVEL_NAMES, Label, State, Step, StreamForm, tile_size
 from diagkit.term.levels import CLUSTERS, GPU, NETWORK, Level, LevelGraph, at_level, depth, outer_tiles
-from diagkit.term.symbols import Expr, apply, arg, coordinate, exact, finite, plain, quotient, size, text, value, where
+from diagkit.term.sizes import accepted as accepted
+from diagkit.term.sizes import check_sizes as check_sizes
+from diagkit.term.sizes import check_whole as check_whole
+from diagkit.term.symbols import Expr, apply, arg, coordinate, exact, plain, size, text, value
+from diagkit.term.symbols import finite as finite
+from diagkit.term.symbols import quotient as quotient
+from diagkit.term.symbols import where as where
 from diagkit.term.term import Region, Term, Wire, flatten
 
 __all__ = [
-    "CLUSTERS", "FORMATS", "GPU", "KINDS", "LEVEL_NAMES", "NETWORK", "PRIMITIVES", "Array", "Axes", "Axis", "AxisError",
-    "Block", "Box", "Cast", "Contract", "DiagkitError", "Expr", "FormatError", "FuseError", "GroupError", "Index",
-    "InputError", "Label", "LabelError", "Level", "LevelGraph", "Map", "Reduce", "Region", "State", "Step",
-    "StreamError", "StreamForm", "Term", "TermError", "View", "Wire", "apply", "arg", "at_level", "check_format",
-    "coordinate", "depth", "elements", "exact", "finite", "flatten", "names", "outer_tiles", "plain", "promote",
-    "quotient", "rename_box", "size", "text", "tile_size", "value", "where", "wire_format",
+    "CLUSTERS", "FORMATS", "GPU", "KINDS", "LEVEL_NAMES", "NETWORK", "PRIMITIVES", "Array", "Axes", "Axis",
+    "AxisError", "Block", "Box", "Cast", "Contract", "DiagkitError", "Expr", "FormatError", "FuseError", "GroupError",
+    "Index", "InputError", "Label", "LabelError", "Level", "LevelGraph", "Map", "MissingNameError", "Reduce", "Region",
+    "State", "Step", "StreamError", "StreamForm", "Term", "TermError", "View", "Wire", "apply", "arg", "at_level",
+    "check_format", "coordinate", "depth", "elements", "exact", "flatten", "names", "outer_tiles", "plain", "promote",
+    "rename_box", "size", "text", "tile_size", "value", "wire_format",
 ]  # fmt: skip

@@ -9,36 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from diagkit.term.errors import AxisError, FormatError
+from diagkit.term.errors import AxisError
+from diagkit.term.formats import check_format
 from diagkit.term.symbols import Expr, apply, exact, size, text
-
-FORMATS: dict[str, int] = {
-    "fp64": 64,
-    "fp32": 32,
-    "tf32": 32,
-    "fp16": 16,
-    "bf16": 16,
-    "fp8e4m3": 8,
-    "fp8e5m2": 8,
-    "fp8e8m0": 8,
-    "int64": 64,
-    "int32": 32,
-    "int8": 8,
-    "int4": 4,
-    "bool": 8,
-}
-"""Bits that one element of each number format takes in memory; fp8e8m0 is a power of two, for scales."""
-
-
-def check_format(dtype: str) -> str:
-    """`dtype`, if it is a number format; else a FormatError that lists them.
-
-    >>> check_format("bf16")
-    'bf16'
-    """
-    if dtype not in FORMATS:
-        raise FormatError(f"no number format {dtype!r}", remedy=f"use one of: {', '.join(FORMATS)}")
-    return dtype
 
 
 def check_name(name: Any, what: str) -> None:

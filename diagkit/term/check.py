@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import sympy
 
 from diagkit.term.boxes import (
-    FORMATS,
     Axes,
     Axis,
     Block,
@@ -20,11 +19,12 @@ from diagkit.term.boxes import (
     Map,
     Reduce,
     View,
-    check_format,
+    check_name,
     distinct,
     names,
 )
 from diagkit.term.errors import AxisError, TermError
+from diagkit.term.formats import check_format
 from diagkit.term.symbols import arg, finite, where
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ def wire_format(box: Box, formats: Sequence[str]) -> str:
 def check_term(term: Term) -> None:
     """Raise a TermError or AxisError for the first thing that is wrong with `term`; else nothing."""
     known: dict[str, Axes] = {}
+    check_name(term.name, "a diagram")
     for array in term.inputs:
         _new_name(known, array.name, term.name)
         known[array.name] = array.axes
@@ -278,4 +279,4 @@ def _check_labels(term: Term, known: dict[str, Axes]) -> None:
             raise TermError(f"{term.name} has no intermediate {wire!r}", box=wire, remedy=_known(known))
 
 
-__all__ = ["FORMATS", "check_term", "promote", "wire_format"]
+__all__ = ["check_term", "promote", "wire_format"]

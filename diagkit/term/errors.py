@@ -34,6 +34,10 @@ class TermError(DiagkitError):
     """A diagram that is not one: an unknown wire, a name used twice, an output nobody makes."""
 
 
+class MissingNameError(TermError, AttributeError):
+    """A name that a value of a diagram does not have, though an array or a number would."""
+
+
 class LabelError(DiagkitError):
     """A label that would change the meaning, and is therefore refused."""
 

@@ -1,0 +1,159 @@
+"""Mistakes at the public doors: each is refused in the one family of errors, and the message says what to do."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import sympy
+
+import diagkit as dk
+
+
+def _algorithm():
+    q, x, d = dk.axes("q x d")
+    Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
+    S = dk.einsum("q d, x d -> q x", Q, K) * d.size**-0.5
+    P = dk.softmax(S, over=x)
+    O = dk.einsum("q x, x d -> q d", P, V)
+    naive = dk.Diagram(O, name="attention")
+    flash = naive.fuse().group(q="g_q").stream(x="s_x")
+    qs, ks = np.ones((3, 4)), np.ones((5, 4))
+    return SimpleNamespace(
+        q=q, x=x, d=d, Q=Q, K=K, V=V, S=S, naive=naive, flash=flash, qs=qs, ks=ks, arrays={"Q": qs, "K": ks, "V": ks}
+    )  # fmt: skip
+
+
+A = _algorithm()
+
+# What was written -> words of the message: the axis, box or value at fault, and what is accepted.
+WRITING = {
+    "axes: commas": (lambda: dk.axes("q,x"), "blanks separate axes"),
+    "axes: one twice": (lambda: dk.axes("q q"), "'q' is named twice"),
+    "axes: a size for none": (lambda: dk.axes("q x", d=3), "'d', which is no axis"),
+    "axes: half an element": (lambda: dk.axes("q", q=1.5), "whole number >= 0"),
+    "array: names for axes": (lambda: dk.array("Q", "q", "d"), 'dk.axes("q x d")'),
+    "array: a list of formats": (lambda: dk.array("Q", A.q, dtype=["fp16"]), "no number format ['fp16']; write 'fp16'"),
+    "array: numpy's word": (lambda: dk.array("Q", A.q, dtype="float32"), "write 'fp32'"),
+    "array: numpy's class": (lambda: dk.array("Q", A.q, dtype=np.float32), "write 'fp32'"),
+    "array: numpy's dtype": (lambda: dk.array("Q", A.q, dtype=np.dtype("float16")), "write 'fp16'"),
+    "array: half": (lambda: dk.array("Q", A.q, dtype="half"), "write 'fp16'"),
+    "array: torch's word": (lambda: dk.array("Q", A.q, dtype="torch.bfloat16"), "write 'bf16'"),
+    "array: torch's fp8": (lambda: dk.array("Q", A.q, dtype="float8_e4m3fn"), "write 'fp8e4m3'"),
+    "array: capitals": (lambda: dk.weight("W", A.q, dtype="FP16"), "write 'fp16'"),
+    "array: nothing near": (lambda: dk.array("Q", A.q, dtype="quaternion"), "use one of: fp64"),
+    "einsum: no arrow": (lambda: dk.einsum("q d, x d", A.Q, A.K), '"q d, x d -> q x"'),
+    "einsum: numbers": (lambda: dk.einsum("q d, x d -> q x", A.Q, A.ks), "make one with dk.array"),
+    "contract: nothing": (dk.contract, "dk.contract(Q, K, over=d)"),
+    "contract: a list": (lambda: dk.contract([A.Q, A.K], over=A.d), "list is no value"),
+    "reduce: prod": (lambda: dk.reduce("prod", A.Q, over=A.d), "use one of: sum, max, min"),
+    "reduce: a number for an axis": (lambda: dk.total(A.Q, over=1), "1 names no axis"),
+    "view: no coordinates": (lambda: dk.view(A.Q, 3, (A.q, A.d)), 'dk.coordinate("t") + 1'),
+    "view: no axes": (lambda: dk.view(A.Q, {}, 3), "3 is no axis"),
+    "exp: text": (lambda: dk.exp("a"), "str is neither a number"),
+    "exp: a list": (lambda: dk.exp([1, 2]), "list is neither a number"),
+    "exp: an array": (lambda: dk.exp(np.ones(3)), "declare an array"),
+    "exp: two values": (lambda: dk.exp(A.Q, A.K), "takes exactly 1 argument"),
+    "sqrt: text": (lambda: dk.sqrt("a"), "str is neither a number"),
+    "maximum: a list": (lambda: dk.maximum(1, [2]), "list is neither a number"),
+    "an imaginary number": (lambda: A.Q + 1j, "1j is no real number"),
+    "an array in a formula": (lambda: np.ones(3) * A.Q, 'dk.array("A", a, b)'),
+    "numpy's exp": (lambda: np.exp(A.Q), "use dk.exp(value)"),
+    "numpy's sum": (lambda: np.sum(A.Q), "use dk.total(value, over=...)"),
+    "numpy's maximum": (lambda: np.maximum(A.Q, 0), "such as dk.exp(value)"),
+    "numpy's matmul": (lambda: np.matmul(A.Q, A.K), "dk.einsum"),
+    "sympy's exp": (lambda: sympy.exp(A.Q), "use dk.exp"),
+    "math's exp": (lambda: math.exp(A.Q), "hand arrays in by name"),
+    "as an array": (lambda: np.asarray(A.Q), "hand arrays in by name"),
+    "as a number": (lambda: float(A.Q), "no numbers until the diagram runs"),
+    "its length": (lambda: len(A.Q), "no numbers until the diagram runs"),
+    "transposed": (lambda: A.Q.T, "axes go by name"),
+    "its shape": (lambda: A.Q.shape, ".axes"),
+    "its dtype": (lambda: A.Q.dtype, "dk.cast"),
+    "its sum": (lambda: A.Q.sum(), "use dk.total(value, over=...)"),
+    "a name it lacks": (lambda: A.Q.foo, "it has: axes"),
+    "a piece": (lambda: A.Q[0], "dk.view"),
+    "taken apart": (lambda: list(A.Q), "no numbers until"),
+    "floor division": (lambda: A.Q // 2, "dk.floor(a / b)"),
+    "remainder": (lambda: A.Q % 2, "b * dk.floor(a / b)"),
+    "a mask of ==": (lambda: dk.select(A.Q == A.K, A.Q, 0), "use dk.equal(a, b)"),
+    "== and another mask": (lambda: (A.Q == 3) & (A.Q > 0), "use dk.equal(a, b)"),
+    "not !=": (lambda: ~(A.Q != A.K), "use dk.equal(a, b)"),
+    "a name of 3": (lambda: A.Q.named(3), "a value needs a name"),
+    "softmax of an array": (lambda: dk.softmax(A.qs, over=A.q), "ndarray is no value"),
+    "mean of text": (lambda: dk.mean("Q", over=A.q), "str is no value"),
+    "eps: text": (lambda: dk.rms_norm(A.Q, over=A.d, eps="a"), "eps cannot be 'a'; use a number of at least 0"),
+    "eps: nan": (lambda: dk.rms_norm(A.Q, over=A.d, eps=math.nan), "eps cannot be nan"),
+    "eps: below 0": (lambda: dk.layer_norm(A.Q, over=A.d, eps=-1), "eps cannot be -1"),
+    "gain: a number": (lambda: dk.rms_norm(A.Q, over=A.d, gain=3), "int is no value"),
+    "mask: a number": (lambda: dk.masked(A.S, 3), "int is no value"),
+    "mask: text": (lambda: dk.attention(A.Q, A.K, A.V, over=A.x, features=A.d, mask="causal"), "str is no value"),
+    "mask: numbers": (lambda: dk.Diagram(dk.masked(A.S, A.S)), "a mask is boolean"),
+    "condition: a number": (lambda: dk.select(3, 1, 2), "int is no value"),
+    "window: half a key": (lambda: dk.window(A.q, A.x, 2.5), "whole number of at least 1"),
+    "window: none": (lambda: dk.window(A.q, A.x, None), "whole number of at least 1"),
+    "attention of arrays": (lambda: dk.attention(A.qs, A.ks, A.ks, over=A.x, features=A.d), "ndarray is no value"),
+    "classes: a number": (lambda: dk.cross_entropy(A.S, 3, over=A.x), "int is no value"),
+    "classes along the axis": (lambda: dk.cross_entropy(A.S, A.S, over=A.x), 'dk.array("t", q, dtype="int64")'),
+    "block: a number for a title": (lambda: dk.block(3, [A.Q], A.Q * 2), "a block needs a name, not 3"),
+    "block: one input": (lambda: dk.block("t", A.Q, A.Q * 2), 'dk.block("twice", [X], 2 * X)'),
+    "block: no result": (lambda: dk.block("t", [A.Q], 3), "int is no value"),
+    "block: another's input": (lambda: dk.Diagram(dk.block("t", [A.K], A.Q * 2)), "not among its inputs"),
+    "combine: no function": (lambda: dk.combine(3, A.Q), "no formula"),
+    "combine: numpy's exp": (lambda: dk.combine(np.exp, A.Q), "use arithmetic"),
+    "combine: and": (lambda: dk.combine(lambda a: a > 0 and a, A.Q), "&"),
+    "combine: text": (lambda: dk.combine(lambda _: "x", A.Q), "str is neither a number"),
+    "quantize: a number": (lambda: dk.quantize(3, "int8"), "int is no value"),
+    "quantize: over 3": (lambda: dk.quantize(A.Q, "int8", over=3), "3 names no axis"),
+    "quantize: whole scales": (lambda: dk.quantize(A.Q, "int8", scale="int8"), "no scales in 'int8'"),
+    "quantize: a list": (lambda: dk.quantize(A.Q, ["int8"]), "no number format"),
+    "dequantize: a number": (lambda: dk.dequantize(3, A.Q), "int is no value"),
+    "hadamard: a seed of text": (lambda: dk.hadamard(4, seed="a"), "seed cannot be 'a'"),
+    "diagram: a name of 3": (lambda: dk.Diagram(A.Q, name=3), "a diagram needs a name"),
+    "diagram: a list": (lambda: dk.Diagram([A.Q]), "not list"),
+}
+
+RUNNING = {
+    "arrays in order": (lambda: A.naive(A.qs, A.ks, A.ks), "write Q=..., K=..., V=..."),
+    "arrays in a dict": (lambda: A.naive(A.arrays), "**arrays"),
+    "reference in order": (lambda: A.naive.reference(A.qs, A.ks, A.ks), "write Q=..., K=..., V=..."),
+    "program in order": (lambda: A.flash.lower(g_q=2, s_x=2).run(A.qs, A.ks, A.ks), "write Q=..., K=..., V=..."),
+    "ragged rows": (lambda: A.naive(**{**A.arrays, "V": [[1, 2], [3]]}), "give numbers over (x, d)"),
+    "nothing": (lambda: A.naive(**{**A.arrays, "V": None}), "'V' is fp32 and cannot be object"),
+    "a node": (lambda: A.naive(**{**A.arrays, "V": A.V}), "give numbers over (x, d)"),
+    "complex numbers": (lambda: A.naive(**{**A.arrays, "V": A.ks * 1j}), "'V' is fp32 and cannot be complex128"),
+}
+
+MISTAKES = {**WRITING, **RUNNING}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_refused_and_says_what_to_do(mistake):
+    made, words = MISTAKES[mistake]
+    with pytest.raises(dk.DiagkitError) as caught:
+        made()
+    assert words in str(caught.value)
+
+
+def test_a_right_use_is_no_mistake():
+    """The same doors, rightly used: a table whose every entry is refused would prove little."""
+    X = dk.array("X", A.x)
+    assert np.allclose(dk.Diagram(np.float64(2) * X - np.float32(1))(X=[1.0, 2.0]), [1.0, 3.0])
+    assert np.allclose(dk.Diagram(dk.where(X > 1, X, 0))(X=[1.0, 2.0]), [0.0, 2.0])
+    assert dk.Diagram(dk.array("X", A.x, dtype="fp16")).inputs[0].dtype == "fp16"
+    assert dk.Diagram(True & (X > 1))(X=[1.0, 2.0]).tolist() == [False, True]
+
+
+def test_equality_of_nodes_serves_containers():
+    assert A.Q in [A.K, A.Q] and [A.K, A.Q].index(A.Q) == 1 and len({A.Q, A.K, A.Q}) == 2
+    assert {A.Q: 1}[A.Q] == 1 and bool(A.Q == A.Q) and not (A.Q == A.K) and (A.Q != A.K)  # noqa: PLR0124
+
+
+def test_a_missing_name_is_an_attribute_error_too():
+    assert not hasattr(A.Q, "shape") and getattr(A.Q, "T", "none") == "none"
+
+
+def test_help_on_a_choice_is_short():
+    assert not isinstance(dk.where, type) and len(dk.where.__doc__.splitlines()) < 5
