@@ -9,9 +9,9 @@ from numba_cases import TERMS, d, e, q, streamed, x
 import diagkit as dk
 from diagkit import ops
 from diagkit.codegen import source
-from diagkit.codegen.numbers import factor, waiting, without
+from diagkit.codegen.numbers import factor, nonnegative, waiting, without
 from diagkit.program import lower
-from diagkit.term import Term, arg, size, where
+from diagkit.term import Term, arg, quotient, size, where
 
 SIZES = {"q": 64, "x": 64, "d": 16, "e": 16, "g_q": 16, "s_x": 32}
 S, SEEN = arg(0), arg(1)
@@ -82,3 +82,23 @@ def test_an_open_size_is_no_number():
     term = TERMS["attention"]()
     (kernel,) = lower(term, q=8, x=8, e=8, g_q=8, s_x=8).kernels
     assert not waiting(kernel, {})
+
+
+def test_what_is_never_negative_is_clamped_from_above_alone():
+    exponential, either = sympy.exp(S - SEEN), frozenset([S, SEEN])
+    for expr in (
+        256 * exponential,
+        S**2,
+        abs(S),
+        quotient(exponential, abs(S)),
+        where(S > 0, S**2, 1),
+        exponential + 1,
+    ):
+        assert nonnegative(expr, frozenset()), expr
+    for expr in (S * SEEN, S + SEEN, sympy.sqrt(S), quotient(S, SEEN)):
+        assert nonnegative(expr, either) and not nonnegative(expr, frozenset()), expr
+    for expr in (S, -exponential, S - 1, where(S > 0, S, -1), exponential - 1, dk.tanh(S)):
+        assert not nonnegative(expr, frozenset([SEEN])), expr
+    P = dk.softmax(scores(), over=x)
+    texts = [kernel_of(values(dk.cast(kind, "fp8e4m3")))[2] for kind in (P * 256, dk.tanh(scores()))]
+    assert "at_most(" in texts[0] and "clamp(" not in texts[0] and "at_most(" not in texts[1]

@@ -81,7 +81,8 @@ def inspect(
 
     `dtypes` puts other formats on the float inputs: one for all, or by name. What the diagram holds in fast
     memory is shown beside: `predicted_bytes` of the only kernel, or else as `predict` says. Arrays are taken
-    as contiguous, open sizes as multiples of 16. Raises FormatError for a format that the target lacks, WorkerError where the compiler fails.
+    as contiguous, open sizes as multiples of 16. Raises FormatError for a format that the target lacks,
+    WorkerError where the compiler fails.
     """
     need_triton()
     row = architecture(target)

@@ -15,7 +15,7 @@ from typing import Any
 import sympy
 
 from diagkit.program import Compute, Kernel, Store, Update
-from diagkit.term import Box, Map, Reduce, arg, where
+from diagkit.term import Box, Map, Reduce, arg, quotient, where
 
 Numbers = dict[str, Any]
 """By wire: the positive number that what is held must be multiplied by."""
@@ -127,3 +127,21 @@ def _is_free(expr: Any, one: Any) -> bool:
     if expr.is_Mul:
         return factor(expr) != 1 and _is_multiple(expr, one)
     return expr.is_Add and all(term == one or _is_free(term, one) for term in expr.args)
+
+
+def nonnegative(expr: Any, known: frozenset[Any]) -> bool:
+    """Whether a formula is never below 0 (it may be NaN) where the symbols `known` are not.
+
+    >>> s, e = arg(0), arg(1)
+    >>> nonnegative(256 * sympy.exp(s), frozenset()), nonnegative(s * e, frozenset([e]))
+    (True, False)
+    """
+    if expr.is_number:
+        return bool(expr.is_nonnegative)
+    if expr in known or expr.func in (sympy.exp, sympy.Abs):
+        return True
+    if expr.is_Pow:
+        return bool(expr.exp.is_even) or (expr.exp.is_number and nonnegative(expr.base, known))
+    parts = expr.args[1:] if expr.func == where else expr.args
+    grows = expr.is_Add or expr.is_Mul or expr.func in (where, quotient)
+    return bool(grows and all(nonnegative(part, known) for part in parts))

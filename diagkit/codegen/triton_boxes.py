@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 from diagkit.codegen.layout import Order, Product
-from diagkit.codegen.numbers import with_numbers, without
+from diagkit.codegen.numbers import nonnegative, with_numbers, without
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.triton_frame import Frame
 from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, TRITON, WHOLE
@@ -53,6 +53,8 @@ def _map(frame: Frame, box: Any, sure: tuple[str, ...]) -> Made:
     order = frame.within(names_of(box.axes))
     expr = with_numbers(box, frame.numbers, frame.sizes)
     expr = expr.xreplace({arg(i): sympy.true for i, wire in enumerate(box.inputs) if wire in sure})
+    if nonnegative(expr, frozenset(arg(i) for i, wire in enumerate(box.inputs) if wire in frame.positive)):
+        frame.positive.add(box.name)
     read = {wire for i, wire in enumerate(box.inputs) if arg(i) in expr.free_symbols}
     values: dict[Any, Text] = {arg(i): number(frame, w, order) for i, w in enumerate(box.inputs) if w in read}
     values |= {size(axis): Text(frame.size_of(axis), "int") for axis in frame.kernel.span}
@@ -228,23 +230,28 @@ def _cast(frame: Frame, box: Any) -> Made:
     """Rounded to the format, and kept in it; fp8 and short whole numbers saturate by an explicit clamp."""
     (wire,) = box.inputs
     order = frame.order[wire]
+    if box.dtype in ("fp32", "tf32"):
+        return Made(_fp32(number(frame, wire, order)), order)
     text = _fp32(number(frame, wire, order)) if box.dtype in WHOLE else str(number(frame, wire, order))
-    text = f"clamp({text}, {LARGEST[box.dtype]})" if box.dtype in LARGEST else text
+    clamp = "at_most" if wire in frame.positive else "clamp"
+    text = f"{clamp}({text}, {LARGEST[box.dtype]})" if box.dtype in LARGEST else text
     text = f"whole({text}, {WHOLE[box.dtype][0]}, {WHOLE[box.dtype][1]})" if box.dtype in WHOLE else text
-    held = {"int4": "int8", "fp32": "float", "tf32": "float", "int32": "int", "int64": "int"}.get(box.dtype, box.dtype)
+    held = {"int4": "int8", "int32": "int", "int64": "int"}.get(box.dtype, box.dtype)
     return Made(f"{text}.to({ELEMENT[box.dtype]})", order, held)
 
 
 def _view(frame: Frame, box: Any) -> Made:
-    """An axis under another name; other views are gathers, which blocks cannot do."""
+    """Axes under other names or in another order; other views are gathers, which blocks cannot do."""
     (wire,) = box.inputs
-    if tuple(box.coordinates) != tuple(coordinate(axis.name) for axis in box.axes):
+    names_at = {coordinate(axis.name): axis.name for axis in box.axes}
+    if sorted(map(str, box.coordinates)) != sorted(map(str, names_at)):
         raise FormatError(
             f"Triton kernels cannot gather the view {box.name!r}",
             box=box.name,
             remedy="run this diagram with numba, or make the view before the kernel",
         )
-    renamed = dict(zip(names_of(frame.kernel.wire[wire].axes), names_of(box.axes), strict=True))
+    before = names_of(frame.kernel.wire[wire].axes)
+    renamed = {axis: names_at[read] for axis, read in zip(before, box.coordinates, strict=True)}
     return Made(frame.variable(wire), tuple(renamed[axis] for axis in frame.order[wire]), frame.held[wire])
 
 

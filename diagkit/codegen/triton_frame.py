@@ -37,7 +37,7 @@ class Frame:
     (fp32), "int", "bool", or the narrow format in which they were loaded or cast. `zeroed` wires are 0
     where nothing exists; `alias` has the text of positions. `edge` says whether the chunk that is being
     written may be masked or reach beyond the axis. `numbers` says which wires are held without a factor, in
-    variables whose names end in "_raw".
+    variables whose names end in "_raw"; `positive` wires are never below 0.
     """
 
     kernel: Kernel
@@ -47,6 +47,7 @@ class Frame:
     held: dict[str, str] = field(default_factory=dict)
     alias: dict[str, str] = field(default_factory=dict)
     zeroed: set[str] = field(default_factory=set)
+    positive: set[str] = field(default_factory=set)
     edge: bool = True
 
     def __post_init__(self) -> None:

@@ -57,6 +57,11 @@ _FUNCTIONS = {
         "    v = tl.maximum(v, -largest, propagate_nan=tl.PropagateNan.ALL)",
         "    return tl.minimum(v, largest, propagate_nan=tl.PropagateNan.ALL)",
     ),
+    "at_most": (
+        "def at_most(v, largest):",
+        '    """v, which is never below 0, within what an fp8 format can hold; NaN stays NaN."""',
+        "    return tl.minimum(v, largest, propagate_nan=tl.PropagateNan.ALL)",
+    ),
     "whole": (
         "def whole(v, least, most):",
         '    """v rounded to a whole number, half to even, within least and most; 0 for what is no number."""',

@@ -247,9 +247,10 @@ class _Kernel:
         order = frame.along(wire)
         text = frame.aligned(frame.variable(wire), frame.order[wire], order)
         dtype = frame.program.term.wires[wire].dtype
-        if dtype in LARGEST:
+        held = {"float": "fp32"}.get(frame.held[wire], frame.held[wire])
+        if dtype in LARGEST and held != dtype:
             text = f"clamp({text}.to(tl.float32), {LARGEST[dtype]})"
-        if not (frame.held[wire] == "float" and dtype in ("fp32", "tf32")):
+        if ELEMENT.get(held) != ELEMENT[dtype]:
             text = f"{text}.to({ELEMENT[dtype]})"
         mask = self._mask(wire)
         if frame.paired(wire):
