@@ -1,11 +1,11 @@
-"""The diagrams that GPUs are measured on: quantized attention and quantizers agree, and move what the program counts."""
+"""The diagrams that GPUs are measured on: quantized attention and quantizers agree and move what is counted."""
 
 import numpy as np
 import pytest
 from triton_cases import agrees, whole
 
-from diagkit.bench.inputs import random_inputs, sizes_for
 from diagkit.bench.buffers import unexplained
+from diagkit.bench.inputs import random_inputs, sizes_for
 from diagkit.bench.inspect import inspect
 from diagkit.book import workloads
 from diagkit.program import lower
@@ -17,7 +17,7 @@ SIZES = {"h": 2, "q": 20, "x": 37, "d": 24}
 
 def arrays_of(term, **sizes):
     """Random codes over their formats, scales between 0.001 and 0.1, normal numbers else."""
-    program = lower(term, **{n: 16 for n in {str(t.tile) for t in term.labels if t.tile.is_Symbol}})
+    program = lower(term, **dict.fromkeys({str(t.tile) for t in term.labels if t.tile.is_Symbol}, 16))
     wanted = {name: size for name, size in {**SIZES, **sizes}.items() if name in term.axes}
     found = random_inputs(program, sizes_for(program, wanted), 0)
     scales = {a.name for a in term.inputs if a.name.startswith("s")}
