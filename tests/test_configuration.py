@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import examples
 import pytest
 
@@ -124,3 +126,25 @@ def test_it_shows_its_three_tables(hopper):
     assert all(name in shown for name, _ in hopper.assumed)
     assert hopper.memory_table().column("bytes")[-3:] == ["49152", "49152", "598"]
     assert hopper.throughput_table().column("clocks")[-3:] == ["6", "1.13", "4.06"]
+
+
+def test_the_configuration_as_a_schedule(hopper):
+    """QK takes a third of the products, softmax 4.06 of their 6 clocks; three warpgroups hide all of it."""
+    found = hopper.pipeline()
+    assert (found.warpgroups, found.first, found.clocks) == (3, Fraction(1, 3), 6 * 128)
+    assert float(found.sigma) == pytest.approx(4.0625 / 6)
+    assert found.time == 1
+    assert float(found.scheduled_time(20)) == pytest.approx(1, abs=0.01)
+    assert hopper.pipeline("intra").time == Fraction(2, 3) + found.sigma
+    shown = dk.lanes(found, 2)
+    assert "clocks" in shown.svg
+    assert "0 to 256" in shown.svg  # the first QK: 2 clocks for each of 128 rows
+
+
+def test_a_product_alone_has_no_schedule_of_turns():
+    a, b, c = dk.axes("a b c")
+    C = dk.einsum("a b, b c -> a c", dk.array("A", a, b, dtype="fp16"), dk.array("B", b, c, dtype="fp16"))
+    tiled = dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b").group(level=2, a="w_a", c="w_c")
+    found = tiled.configuration("H100-SXM", opaque=False, w_a=64, w_c=128, s_b=64, g_a=128, g_c=128)
+    with pytest.raises(DiagkitError, match="a step has 1 products"):
+        found.pipeline()

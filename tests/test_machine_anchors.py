@@ -62,6 +62,16 @@ def test_what_the_model_is_far_from_stays_said(found):
     assert any(each.error < 0 for each in found.anchors)
 
 
+def test_assumptions_and_implementations_are_listed_with_their_sources(found):
+    assert found.assumptions().column("assumption") == [each.name for each in ASSUMPTIONS]
+    assert found.without("casts").assumptions().column("assumption") == [
+        e.name for e in ASSUMPTIONS if e.name != "casts"
+    ]
+    listed = found.implementations()
+    assert set(listed.column("implementation")) == {each.impl for each in found.anchors}
+    assert all(listed.column("source"))
+
+
 def test_each_assumption_can_be_switched_off(found):
     rows = {name: (fa3, everything) for name, fa3, everything in found.switched_off().rows}
     assert len(rows) == len(ASSUMPTIONS) + 2

@@ -71,6 +71,16 @@ def test_the_schedule_takes_the_time_of_the_closed_form(sigma, warpgroups):
         assert abs(model.scheduled_time(30) - model.time) <= (1 + sigma) / 30
 
 
+@settings(max_examples=10, deadline=None)
+@given(sigmas, st.integers(1, 3), st.sampled_from([Fraction(1, 3), Fraction(2, 3)]))
+def test_no_schedule_beats_the_closed_form_where_products_are_unequal(sigma, warpgroups, first):
+    """First come first served may fall short of what turns can reach, and never beats it."""
+    for overlap, count in (("inter", warpgroups), ("intra", 1)):
+        model = Pipeline(sigma, overlap, count, first=first)
+        assert model.scheduled_time(20) >= model.time - (1 + sigma) / 20
+    assert model.scheduled_time(20) <= model.time + (1 + sigma) / 20  # one warpgroup has no turns to lose
+
+
 @settings(max_examples=25, deadline=None)
 @given(sigmas, st.integers(1, 3), st.sampled_from(["inter", "intra"]))
 def test_no_unit_does_two_things_and_no_softmax_precedes_its_scores(sigma, warpgroups, overlap):

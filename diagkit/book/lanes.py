@@ -8,9 +8,10 @@ from typing import Any
 
 from diagkit.draw import LaneBox
 from diagkit.draw import lanes as lanes_svg
-from diagkit.machine import PIPELINE_UNITS, Pipeline
+from diagkit.machine import PIPELINE_UNITS, Pipeline, Slot
 
 TIME = "time, in what the products of a step take"
+CLOCKS = "clocks"
 
 
 @dataclass(frozen=True)
@@ -30,19 +31,25 @@ class Lanes:
 
 
 def lane_boxes(pipeline: Pipeline, steps: int) -> list[LaneBox]:
-    """The operations of the first steps as boxes, a lane for each warpgroup.
+    """The operations of the first steps as boxes, a lane for each warpgroup; in clocks where the pipeline has them.
 
     >>> from diagkit.machine import load, pipeline
     >>> lane_boxes(pipeline(load("H100-SXM"), "fp16", "intra"), 2)[0].label
     'QK 0'
     """
+    unit = pipeline.clocks or 1
     return [
         LaneBox(
-            f"warpgroup {slot.warpgroup}", PIPELINE_UNITS[slot.kind], f"{slot.kind} {slot.step}", float(slot.start),
-            float(slot.end), None if (at := pipeline.exponentials_end(slot)) is None else float(at),
+            f"warpgroup {slot.warpgroup}", PIPELINE_UNITS[slot.kind], f"{slot.kind} {slot.step}",
+            unit * float(slot.start), unit * float(slot.end), _overhead(pipeline, slot, unit),
         )
         for slot in pipeline.schedule(steps)
     ]  # fmt: skip
+
+
+def _overhead(pipeline: Pipeline, slot: Slot, unit: float) -> float | None:
+    at = pipeline.exponentials_end(slot)
+    return None if at is None else unit * float(at)
 
 
 def lanes(pipeline: Pipeline, steps: int = 4, title: str = "", theme: str = "light") -> Lanes:
@@ -50,6 +57,7 @@ def lanes(pipeline: Pipeline, steps: int = 4, title: str = "", theme: str = "lig
     a dotted line where the tensor cores had to wait for a softmax."""
     named = title or f"{pipeline.overlap}-warpgroup overlap"
     boxes = sorted(lane_boxes(pipeline, steps), key=lambda box: (box.lane, box.start, box.unit))
-    waits = [float(at) for at in pipeline.barriers(steps)]
+    waits = [(pipeline.clocks or 1) * float(at) for at in pipeline.barriers(steps)]
     busy = f"tensor cores busy {pipeline.tensor_busy:.1%} of the time in the long run"
-    return Lanes(lanes_svg(boxes, waits, f"{named}: {busy}", TIME, theme), f"{named}, {steps} steps: {busy}")
+    time = CLOCKS if pipeline.clocks else TIME
+    return Lanes(lanes_svg(boxes, waits, f"{named}: {busy}", time, theme), f"{named}, {steps} steps: {busy}")

@@ -8,10 +8,11 @@ reading that gives the paper's sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import floor
 
-from diagkit.machine import Machine, Sheet
-from diagkit.term import FORMATS
+from diagkit.machine import Machine, Pipeline, Sheet
+from diagkit.term import FORMATS, DiagkitError
 
 ASSUMED = (
     ("buffers", "chunks lie in shared memory as often as there are buffers; one is filled while another is read"),
@@ -112,10 +113,11 @@ class Configuration:
 
     @property
     def by_unit(self) -> dict[str, float]:
-        """Clocks of one multiprocessor for a row and a chunk, by unit."""
+        """Clocks of one multiprocessor for a row and a chunk, by unit; without those that have no stated rate."""
         found: dict[str, float] = {}
         for each in self.operations:
-            found[each.unit] = found.get(each.unit, 0.0) + each.clocks
+            if each.rate:
+                found[each.unit] = found.get(each.unit, 0.0) + each.clocks
         return found
 
     @property
@@ -151,6 +153,22 @@ class Configuration:
     def ideal_rate(self) -> float:
         """FLOP/s of the whole machine if the limiting unit never waits: an ideal, no measurement."""
         return self.flop / self.clocks * self.machine.multiprocessors * self.clock_hz
+
+    def pipeline(self, overlap: str = "inter", overhead: float = 0) -> Pipeline:
+        """How the workers share the units, as a schedule: softmax is what the special-function units do, `overhead`
+        (a part of that) longer; "inter": all workers take turns, "intra": one overlaps itself.
+
+        Errors: DiagkitError where a step has not two products with something between them.
+        """
+        products = [each.clocks for each in self.operations if each.unit == "tensor"]
+        if len(products) != 2 or "special" not in self.by_unit:
+            reason = f"a step has {len(products)} products; a schedule needs two, and exponentials between them"
+            raise DiagkitError(reason, remedy="ask it of a diagram such as attention")
+        both = Fraction(sum(products))
+        sigma = Fraction(self.by_unit["special"]) / both * (1 + Fraction(overhead))
+        workers = self.workers if overlap == "inter" else 1
+        clocks = float(both) * self.rows
+        return Pipeline(sigma, overlap, workers, Fraction(overhead), Fraction(products[0]) / both, clocks)
 
     @property
     def assumed(self) -> tuple[tuple[str, str], ...]:

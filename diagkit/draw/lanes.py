@@ -157,12 +157,22 @@ def _axis(pen: Pen, sheet: _Sheet, time: str) -> float:
     """The axis of time with a tick at each whole number that there is room for; returns where it ends."""
     y = sheet.low + 12
     pen.draw("line", polyline([(sheet.left, y), (sheet.x(sheet.last), y)]), "rule")
-    step = max(1, round(float(sheet.last) / 16))
+    step = tick_step(float(sheet.last))
     for tick in range(0, int(sheet.last) + 1, step):
         pen.draw("line", polyline([(sheet.x(tick), y - 3), (sheet.x(tick), y + 3)]), "rule")
         pen.say(roman(str(tick)), sheet.x(tick), y + 15, SMALL, "head", family=SANS)
     pen.say(roman(clean(time)), sheet.x(sheet.last), y + 31, LABEL, "caption", "end", SANS)
     return y + 31
+
+
+def tick_step(last: float, most: int = 16) -> int:
+    """The least of 1, 2, 5, 10, 20, 50 ... that leaves at most so many ticks.
+
+    >>> tick_step(14), tick_step(40), tick_step(3000)
+    (1, 5, 200)
+    """
+    steps = (lead * 10**power for power in range(18) for lead in (1, 2, 5))
+    return next(step for step in steps if last <= most * step)
 
 
 def _legend(pen: Pen, sheet: _Sheet, y: float, barriers: bool) -> float:

@@ -23,11 +23,11 @@ from diagkit.machine.measured import cores, here, measure_here, processor
 from diagkit.machine.show import Sheet
 from diagkit.machine.times import Times, resource_rate, times
 from diagkit.machine.warpgroups import UNITS as PIPELINE_UNITS
-from diagkit.machine.warpgroups import Pipeline, pipeline, softmax_time
+from diagkit.machine.warpgroups import Pipeline, Slot, pipeline, softmax_time
 
 __all__ = [
     "ASSUMPTIONS", "GRADES", "IMPLEMENTATIONS", "PIPELINE_UNITS", "Anchor", "Assumption", "Case", "Comparison",
-    "Energy", "Implementation", "Machine", "MachineError", "Number", "Pipeline", "Sheet", "Times",
+    "Energy", "Implementation", "Machine", "MachineError", "Number", "Pipeline", "Sheet", "Slot", "Times",
     "activations", "additive_rate", "anchors", "balanced_d", "case_clocks", "case_rate", "compare", "cores",
     "data_path", "energy", "gains", "here", "implementation", "load", "measure_here", "names", "pipeline",
     "processor", "recorded_numbers", "resource_rate", "softmax_time", "times", "tokens",

@@ -16,6 +16,7 @@ from statistics import median
 from diagkit.machine.additive import ASSUMPTIONS, BARE, FIXED, Case, case_rate, switched_on
 from diagkit.machine.facts import Machine, MachineError
 from diagkit.machine.files import data_path, load
+from diagkit.machine.implementations import implementation
 from diagkit.machine.show import Sheet
 
 MACHINES = {"H100": "H100-SXM", "H800": "H100-SXM", "A100": "A100-SXM-80GB"}
@@ -109,6 +110,7 @@ def anchor(row: Mapping[str, str], length: int) -> Anchor:
     return Anchor(*about, length, float(row[str(length)]), row["conditions"], row["source"])
 
 
+INSTRUCTIONS = {False: "the machine's own", True: "mma.sync"}
 HEAD = ("gpu", "implementation", "format", "d", "mask", "length", "predicted", "published", "error")
 GROUP_HEAD = ("gpu", "implementation", "format", "mask", "speeds", "median |error|", "worst")
 
@@ -151,6 +153,15 @@ class Comparison:
         return Sheet(
             ("assumption", "what it says", "source"), tuple((each.name, each.text, each.source) for each in on)
         )
+
+    def implementations(self) -> Sheet:
+        """What each implementation is taken to do: facts about programs, the same for all their speeds."""
+        known = {name: implementation(name) for name in dict.fromkeys(each.impl for each in self.anchors)}
+        rows = [
+            (name, INSTRUCTIONS[one.mma_sync], "hides" if one.pipelined else "takes time", one.source)
+            for name, one in known.items()
+        ]
+        return Sheet(("implementation", "products", "rest of softmax", "source"), tuple(rows))
 
     @property
     def left_out(self) -> tuple[tuple[str, int], ...]:

@@ -1,9 +1,9 @@
 """What warpgroups hide of the softmax behind the products: a model in two forms, closed and scheduled.
 
 A warpgroup's step is QK (tensor cores), softmax (special-function units), PV (tensor cores). The products of
-a step take 1 together, half each; softmax takes sigma. Two ways to overlap them are modelled:
+a step take 1 together, half each where their formats are one; softmax takes sigma. Two ways to overlap them:
 
-* "intra": one warpgroup starts the next QK beside the softmax at hand, so 1/2 + max(1/2, sigma) a step;
+* "intra": one warpgroup starts the next QK beside the softmax at hand, so PV + max(QK, sigma) a step;
 * "inter": n warpgroups take turns and none overlaps itself, so max(1, sigma, (1 + sigma) / n) a step.
 
 The scheduled form plays the rules out, operation by operation, and knows neither formula.
@@ -22,7 +22,7 @@ from diagkit.machine.facts import Machine, MachineError
 ASSUMED = (
     ("softmax", "is its exponentials alone, slowed by the overhead: row maxima, sums and casts are in the overhead"),
     ("overhead", "is the same for both formats; 2/3 is chosen to meet the FlashAttention-3 figures, not derived"),
-    ("products", "QK and PV take equal time, in one format, at the stated tensor rate"),
+    ("products", "run at the stated tensor rate, in one format unless a configuration says otherwise"),
     ("units", "each unit serves one warpgroup at a time, first come first served, and never yields midway"),
     ("moving", "keys and values are always there in time; launch, first and last steps are left out"),
 )
@@ -44,17 +44,19 @@ class Slot:
     end: Fraction
 
 
-def intra_time(sigma: Fraction, _warpgroups: int = 1) -> Fraction:
-    """Time of a step when softmax runs beside one of the two products of its own warpgroup.
+def intra_time(sigma: Fraction, _warpgroups: int = 1, first: Fraction = HALF) -> Fraction:
+    """Time of a step when softmax runs beside the first product of the next step of its own warpgroup.
 
     >>> intra_time(Fraction(5, 6))
     Fraction(4, 3)
     """
-    return HALF + max(HALF, sigma)
+    return 1 - first + max(first, sigma)
 
 
-def inter_time(sigma: Fraction, warpgroups: int = 2) -> Fraction:
+def inter_time(sigma: Fraction, warpgroups: int = 2, _first: Fraction = HALF) -> Fraction:
     """Time of a step when so many warpgroups take turns: tensor cores, special units or the turn itself limit.
+
+    At best: where products are unequal, first come first served may fall short of it.
 
     >>> inter_time(Fraction(5, 3)), inter_time(Fraction(1)), inter_time(Fraction(1), 1)
     (Fraction(5, 3), Fraction(1, 1), Fraction(2, 1))
@@ -62,7 +64,7 @@ def inter_time(sigma: Fraction, warpgroups: int = 2) -> Fraction:
     return max(Fraction(1), sigma, (1 + sigma) / warpgroups)
 
 
-CLOSED: dict[str, Callable[[Fraction, int], Fraction]] = {"intra": intra_time, "inter": inter_time}
+CLOSED: dict[str, Callable[[Fraction, int, Fraction], Fraction]] = {"intra": intra_time, "inter": inter_time}
 
 
 @dataclass(frozen=True)
@@ -70,18 +72,21 @@ class Pipeline:
     """Attention's inner loop on the warpgroups of one multiprocessor.
 
     * `sigma`: time of softmax over that of the products; `overlap`: "intra" (one warpgroup) or "inter";
-    * `warpgroups`: how many take turns (1 for "intra"); `overhead`: the part of sigma beyond exponentials, over them.
+    * `warpgroups`: how many take turns (1 for "intra"); `overhead`: the part of sigma beyond exponentials, over them;
+    * `first`: the part of the products that QK takes; `clocks`: what the products of a step take, where known.
     """
 
     sigma: Fraction
     overlap: str
     warpgroups: int
     overhead: Fraction = Fraction(0)
+    first: Fraction = HALF
+    clocks: float | None = None
 
     @property
     def time(self) -> Fraction:
         """Time of a step by the closed form, in units of its products."""
-        return CLOSED[self.overlap](self.sigma, self.warpgroups)
+        return CLOSED[self.overlap](self.sigma, self.warpgroups, self.first)
 
     @property
     def tensor_busy(self) -> float:
@@ -182,7 +187,7 @@ WAITS: dict[str, Callable[[str, int, int, int], Iterator[Operation]]] = {"intra"
 
 def schedule(model: Pipeline, steps: int) -> list[Slot]:
     """Every operation at the earliest moment that its waits and its unit allow; the longest ready goes first."""
-    takes = {"QK": HALF, "softmax": model.sigma, "PV": HALF}
+    takes = {"QK": model.first, "softmax": model.sigma, "PV": 1 - model.first}
     free = dict.fromkeys(UNITS.values(), Fraction(0))
     done: dict[Operation, Slot] = {}
     # The next step of each kind, by warpgroup: a kind's steps run in order.
