@@ -8,7 +8,7 @@ from derive_cases import attention
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagkit.cost import legal_tile, memory, tile_multiples, transfers
+from diagkit.cost import evaluate, legal_tile, memory, tile_multiples, transfers, work
 from diagkit.derive import fuse, group, stream
 from diagkit.term import DiagkitError, InputError
 
@@ -140,3 +140,27 @@ def test_sizes_are_checked():
         legal_tile(flash(), 1000, q=5, d=5)
     with pytest.raises(InputError, match="no axis or tile 'y'; it has: q, d, x, e, g_q, s_x"):
         legal_tile(flash(), 1000, q=5, d=5, x=5, e=5, y=5)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@settings(max_examples=6)
+@given(small, small, st.integers(5, 300), st.sampled_from([0.1, 3, 50]))
+def test_no_legal_tile_takes_less_time_than_the_one_chosen_with_a_ridge(mask, rows, keys, limit, ridge):
+    term, sizes = masked(mask), {"q": rows, "x": keys, "d": 3, "e": 2}
+    moved, flop, held = transfers(term).total(), work(term).flop(), memory(term)
+    every = [{**sizes, "g_q": g, "s_x": s} for g, s in product(range(1, rows + 1), range(1, keys + 1))]
+    prices = [evaluate(moved, at) + evaluate(flop, at) / ridge for at in every if held.peak(**at) <= limit]
+    if prices:
+        best = legal_tile(term, limit, multiples={}, ridge=ridge, **sizes)
+        at = {**sizes, **best.tiles}
+        assert evaluate(moved, at) + evaluate(flop, at) / ridge == pytest.approx(min(prices))
+
+
+def test_under_a_mask_arithmetic_asks_for_smaller_tiles_than_transfers_do():
+    sizes = {"q": 512, "x": 512, "d": 16, "e": 16}
+    causal = masked("top-left")
+    least, quick = (legal_tile(causal, 2**15, multiples={}, ridge=ridge, **sizes) for ridge in (None, 4))
+    assert quick.tiles["g_q"] < least.tiles["g_q"] and quick.moved > least.moved
+    assert work(causal).flop(**sizes, **quick.tiles) < work(causal).flop(**sizes, **least.tiles)
+    with pytest.raises(InputError, match="a ridge of 0 FLOP"):
+        legal_tile(causal, 2**15, ridge=0, **sizes)

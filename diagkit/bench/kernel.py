@@ -86,7 +86,8 @@ class Kernel:
 
     def landscape(self, rounds: int = 3, seed: int = 0, **tiles: Sequence[int]) -> Landscape:
         """Time the kernels at every combination of `tiles` by name, ``g_q=(64, 128), s_x=(32, 64)``: the fastest
-        of some rounds each. Raises KernelError where no check has passed, or a tile gives other results."""
+        of some rounds each, and of several times as many where a tile comes close to the best. Raises KernelError
+        where no check has passed, or a tile gives other results."""
         self._need_check()
         _, inputs = self._inputs(None, {}, seed)
         return landscape(self.program, self.target, inputs, tiles, rounds, self.checks[-1].tolerance)

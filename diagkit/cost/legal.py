@@ -15,6 +15,7 @@ from diagkit.cost.optimum import optimum
 from diagkit.cost.show import Shown, Table
 from diagkit.cost.transfers import transfers
 from diagkit.cost.upper import undominated
+from diagkit.cost.work import work
 from diagkit.term import FORMATS, Contract, DiagkitError, InputError, Label, Term, at_level, names
 
 Reasons = Mapping[str, tuple[tuple[int, str], ...]]
@@ -61,9 +62,14 @@ def legal_tile(
     divisors: bool = False,
     unit: str = "elements",
     dtype: str | None = None,
+    ridge: float | None = None,
     **sizes: int,
 ) -> LegalTile:
     """The whole-number tiles with the least exact transfers whose kernels stay within `memory`, in `unit`.
+
+    With `ridge`, the FLOP of a machine in the time that one of `unit` takes to move (see `Machine.ridge`), the tiles
+    with the least time instead: that of the transfers and, after it, that of the products. It matters under a
+    mask, where large tiles move less and compute more pairs that nobody sees.
 
     `sizes` are elements by name of the axis; a tile that is given stays. Tiles are multiples of
     `multiples` by axis (unless given: of what matrix instructions and coalesced rows ask for, see
@@ -79,7 +85,7 @@ def legal_tile(
     """
     term = at_level(term, 1)
     _check_sizes(term, sizes)
-    search = _Search(term, memory, unit, dtype, sizes)
+    search = _Search(term, memory, unit, dtype, sizes, ridge)
     asked = tile_multiples(term, dtype) if multiples is None else {a: ((n, "given"),) for a, n in multiples.items()}
     reasons = _with_labels(term, asked)
     choices = {label.tile.name: _choices(search, label, reasons, divisors) for label in search.labels}
@@ -161,7 +167,12 @@ def _choices(search: _Search, label: Label, reasons: Reasons, divisors: bool) ->
 class _Search:
     """What tiles are tried against: exact transfers and memory as functions of whole numbers."""
 
-    def __init__(self, term: Term, memory: float, unit: str, dtype: str | None, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, term: Term, memory: float, unit: str, dtype: str | None, sizes: Mapping[str, int], ridge: float | None
+    ) -> None:
+        if ridge is not None and not ridge > 0:
+            raise InputError(f"a ridge of {ridge} FLOP", remedy="give how many FLOP take the time of one transfer")
+        self.ridge, self.flop = ridge, work(term).flop()
         self.term, self.limit, self.unit, self.dtype, self.sizes = term, memory, unit, dtype, sizes
         self.labels = [one for one in term.labels if one.tile.is_Symbol and one.tile.name not in sizes]
         moved, held = transfers(term), memory_of(term)
@@ -175,12 +186,16 @@ class _Search:
         """What moves with these tiles, exactly."""
         return _value(self.transfers, {**self.sizes, **tiles})
 
+    def price(self, tiles: Mapping[str, int]) -> Any:
+        """What counts: what moves, and with a ridge what could move while the products are computed."""
+        return self.moved(tiles) + (_value(self.flop, {**self.sizes, **tiles}) / self.ridge if self.ridge else 0)
+
     def held(self, tiles: Mapping[str, int]) -> Any:
         """What is held at once with these tiles."""
         return max((_value(column, {**self.sizes, **tiles}) for column in self.columns), default=0)
 
     def best(self, choices: Mapping[str, list[int]]) -> dict[str, int]:
-        """The tiles that move least; of these the ones of the best shape, then the ones that hold least."""
+        """The tiles of the least price; of these the ones of the best shape, then the ones that hold least."""
         settled = {name: every[0] for name, every in choices.items() if name in self.idle}
         order = sorted((name for name in choices if name not in settled), key=lambda name: len(choices[name]))
         found = min(self._tried(choices, order, settled), default=None)
@@ -195,11 +210,11 @@ class _Search:
     def _tried(
         self, choices: Mapping[str, list[int]], order: Sequence[str], settled: dict[str, int]
     ) -> Iterator[tuple[Any, Any, Any, tuple[int, ...]]]:
-        """Every combination that may be best: transfers, the same without ceilings, memory, tiles."""
+        """Every combination that may be best: price, transfers without ceilings, memory, tiles."""
         if not order:
             if (held := self.held(settled)) <= self.limit:
                 smooth = _value(self.relaxed, {**self.sizes, **settled})
-                yield self.moved(settled), smooth, held, tuple(settled.values())
+                yield self.price(settled), smooth, held, tuple(settled.values())
             return
         name, *rest = order
         fitting = self._fitting(choices, order, settled)
