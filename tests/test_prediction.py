@@ -119,6 +119,9 @@ def test_registers_are_charged_where_the_diagram_has_labels_for_them() -> None:
     found = deep.on("H100-SXM", dtype="fp16", **sizes)
     assert found.fetched[2] == deep.level_transfers().bytes("fp16").between(2).total(**sizes)
     assert [name for name, _ in found.energy.moving] == ["global", "L2", "shared"]
+    per_s = 128 * 132 * 1.83e9  # what leaves the shared memories
+    assert dict(found.times.seconds)["shared"] == pytest.approx(found.fetched[2] / per_s)
+    assert "shared" in dict(found.but("unshared").times.seconds)
 
 
 def test_eight_machines_side_by_side() -> None:

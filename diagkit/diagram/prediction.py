@@ -57,7 +57,7 @@ class Prediction:
             raise DiagkitError(f"no assumption {unknown[0]!r}", remedy=f"one of: {', '.join(known)}")
         moved = self.fetched["unshared" in names]
         work = {unit: amount for unit, amount in self.work.items() if amount and unit not in names}
-        found = times(self.machine, {"global": float(moved)}, work, self.dtype)
+        found = times(self.machine, by_level(moved, self.fetched[2]), work, self.dtype)
         return replace(self, moved=moved, times=found, without=names)
 
     def switched_off(self) -> Sheet:
@@ -78,8 +78,8 @@ class Prediction:
     def energy(self) -> Energy:
         """Joules by resource: what leaves global memory, the cache that fills the multiprocessors (all that groups
         fetch, shared or not), and shared memory where the diagram has labels for registers; and the operations."""
-        moved = {"global": float(self.moved), "L2": float(self.fetched[0]), "shared": float(self.fetched[2])}
-        return energy(self.machine, {level: n for level, n in moved.items() if n}, self.work, self.dtype)
+        moved = {"global": float(self.moved), "L2": float(self.fetched[0]), **by_level(self.moved, self.fetched[2])}
+        return energy(self.machine, moved, self.work, self.dtype)
 
     @property
     def fits(self) -> bool:
@@ -124,6 +124,12 @@ def held(term: Term, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(peaks.values())
 
 
+def by_level(moved: int, into_registers: int) -> dict[str, float]:
+    """Bytes by the memory that they leave; without those of shared memory where no labels speak of registers."""
+    inner = {"shared": float(into_registers)} if into_registers else {}
+    return {"global": float(moved)} | inner
+
+
 def _short(number: float) -> str:
     """Three digits, or all of a whole number that has more."""
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
@@ -145,9 +151,9 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
     held = cost.memory(term).bytes(dtype).peak(**everything)
     counted = {unit: float(cost.evaluate(amount, everything)) for unit, amount in cost.work(term).by_unit().items()}
     work = {unit: amount for unit, amount in counted.items() if amount}
-    measured = times(found, {"global": float(moved)}, work, kind)
     together = moved_together(term, dtype, everything, found.multiprocessors)
     fetched = int(moved), together, _into_registers(term, dtype, {**given, **everything})
+    measured = times(found, by_level(int(moved), fetched[2]), work, kind)
     return Prediction(found, kind, sizes, tiles, chosen, int(moved), int(held), measured, fetched, work)
 
 

@@ -171,7 +171,7 @@ def tick_step(last: float, most: int = 16) -> int:
     >>> tick_step(14), tick_step(40), tick_step(3000)
     (1, 5, 200)
     """
-    steps = (lead * 10**power for power in range(18) for lead in (1, 2, 5))
+    steps = (int(lead * 10**power) for power in range(18) for lead in (1, 2, 5))
     return next(step for step in steps if last <= most * step)
 
 
