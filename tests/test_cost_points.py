@@ -40,6 +40,14 @@ def test_points_are_those_of_the_slow_path(name, at):
     check(masked(name), "int4", at)
 
 
+@given(st.lists(sizes(), min_size=1, max_size=12))
+@settings(max_examples=12)
+def test_points_under_a_mask_of_several_cases(at):
+    i, j = (dk.index(axis) for axis in (cases.q, cases.x))
+    prefixed = cases.flash(mask=((j <= i) & (i - j < 3)) | (j < 2))
+    check(prefixed, "fp16", at)
+
+
 @given(st.lists(sizes("abc", (("a", "g_a"), ("c", "g_c"), ("b", "s_b"))), min_size=1, max_size=8))
 @settings(max_examples=12)
 def test_points_of_a_matrix_product(at):

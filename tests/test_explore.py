@@ -117,6 +117,21 @@ def test_a_matrix_product_one_tile_and_none() -> None:
     assert not [mark for mark in alone.scene().marks if mark.role == "chart-roof"]
 
 
+def test_of_several_levels_the_outermost_is_turned() -> None:
+    deep = flash().group(level=2, q="w_q").stream(level=2, x="u_x")
+    shown = Explorer(deep, q=512, x="q", d=64)
+    assert [name for name, _ in shown.state.tiles] == ["g_q", "s_x"]
+    assert shown.reading.moved == Explorer(flash(), q=512, x="q", d=64).reading.moved
+
+
+def test_what_lowering_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise DiagkitError("a tile of 48 positions cuts a block of 64", remedy="use 64")
+
+    monkeypatch.setattr("diagkit.program.lower", refuse)
+    assert explorer(g_q=48, s_x=48).reading.reasons == ("a tile of 48 positions cuts a block of 64",)
+
+
 def test_forms_are_the_steps_or_what_was_given() -> None:
     assert list(explorer().forms) == [
         "attention", "attention, fused", "attention, fused, grouped over q",

@@ -39,6 +39,12 @@ def test_tiles_that_are_not_given_are_the_legal_ones() -> None:
         assert {name: row[name] for name in tiles} == tiles
 
 
+def test_of_several_levels_the_outermost_is_swept() -> None:
+    deep = flash().group(level=2, q="w_q").stream(level=2, x="u_x")
+    swept, outer = (one.sweep("H100-SXM", "fp16", q=512, x="q", d=64) for one in (deep, flash()))
+    assert [swept.row(0)[name] for name in outer.units] == [outer.row(0)[name] for name in outer.units]
+
+
 def test_rows_are_chosen_sorted_and_the_best_fits() -> None:
     swept = flash().sweep(["T4", "H100-SXM"], "fp16", q=4096, x="q", d=128, g_q=[16, 128, 2048], s_x=[32, 64])
     assert set(swept.where(machine="T4")["machine"]) == {"T4"}

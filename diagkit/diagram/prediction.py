@@ -145,7 +145,7 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
     kind = dtype or promote([array.dtype for array in term.inputs if array.dtype != "bool"])
     need_sizes(term, given)
     sizes = term.numbers(given)
-    tiles, chosen = _tiles(term, found, dtype, given, sizes)
+    tiles, chosen = tiles_on(term, found, dtype, given, sizes)
     everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
     moved = cost.transfers(term).bytes(dtype).total(**everything)
     held = cost.memory(term).bytes(dtype).peak(**everything)
@@ -173,10 +173,10 @@ def need_sizes(term: Term, given: Mapping[str, Any]) -> None:
         )
 
 
-def _tiles(
+def tiles_on(
     term: Term, found: Machine, dtype: str | None, given: Mapping[str, int], sizes: Mapping[str, int]
 ) -> tuple[dict[str, int], LegalTile | None]:
-    """Tiles by name: those given, else the best that fit."""
+    """Tiles by name: those given, else the best that fit a block of the machine; and how they were found."""
     wanted = [label.tile.name for label in term.labels if label.tile.is_Symbol and label.level == 1]
     if all(tile in given for tile in wanted):
         return {tile: given[tile] for tile in wanted}, None

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from diagkit import cost, machine
-from diagkit.diagram.prediction import need_sizes, predict
+from diagkit.diagram.prediction import need_sizes, tiles_on
 from diagkit.machine import Machine, MachineError, resource_rate
 from diagkit.term import DiagkitError, Term, promote
 
@@ -188,7 +188,8 @@ def _missing(term: Term, points: Points) -> list[str]:
 def _with_tiles(term: Term, one: Machine, dtype: str | None, points: Points) -> Points:
     """The points with the best legal tile on a machine where tiles are not given; each point is searched once."""
     rows = list(zip(*(column.tolist() for column in points.values()), strict=True))
-    known = {row: predict(term, one, dtype, dict(zip(points, row, strict=True))).tiles for row in dict.fromkeys(rows)}
+    at = {row: dict(zip(points, row, strict=True)) for row in rows}
+    known = {row: tiles_on(term, one, dtype, given, term.numbers(given))[0] for row, given in at.items()}
     missing = _missing(term, points)
     return {**points, **{tile: np.array([known[row][tile] for row in rows], dtype=object) for tile in missing}}
 

@@ -8,10 +8,10 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from diagkit import cost, derive, machine
+from diagkit import cost, derive, machine, program
 from diagkit.cost import Amounts, LegalTile
 from diagkit.machine import Machine, MachineError, Times, times
-from diagkit.term import FORMATS, DiagkitError, Term, promote
+from diagkit.term import FORMATS, DiagkitError, Term, at_level, promote
 
 SIZES = tuple(2**power for power in range(4, 18))
 """What a size may be set to, in elements; the value that was given comes in between."""
@@ -76,8 +76,10 @@ def _stated(one: Machine, kind: str) -> bool:
 
 @lru_cache(maxsize=64)
 def in_format(term: Term, dtype: str | None) -> Term:
-    """The diagram with its inputs in that format (None: as they are); accumulators keep at least fp32."""
-    return derive.formats(term, dtype) if dtype else term
+    """The diagram with its inputs in that format (None: as they are); accumulators keep at least fp32. Of a
+    diagram on several levels it is the outermost that is turned."""
+    outer = at_level(term, 1)
+    return derive.formats(outer, dtype) if dtype else outer
 
 
 @lru_cache(maxsize=64)
@@ -107,13 +109,23 @@ def read(state: State) -> Reading:
     room = one.capacity("shared", per_block=True)
     found = times(one, {"global": float(moved)}, {unit: float(n) for unit, n in amounts.items()}, state.kind)
     best = best_tile(state.term, state.machine, state.sizes)
-    reasons = (*_unlawful(state), *_too_large(state, held, room), *_unstated(state, found))
+    reasons = (*_refused(state), *_unlawful(state), *_too_large(state, held, room), *_unstated(state, found))
     return Reading(state, moved, held, room, found, amounts.get("tensor", 0) / max(moved, 1), best, reasons)
 
 
 def best_state(state: State, best: LegalTile) -> State:
     """The same with the best tiles."""
     return State(state.term, state.machine, state.sizes, tuple(best.tiles.items()))
+
+
+@lru_cache(maxsize=256)
+def _refused(state: State) -> tuple[str, ...]:
+    """Why there is no loop nest of these tiles, as lowering says."""
+    try:
+        program.lower(state.term, **state.everything)
+    except DiagkitError as error:
+        return (error.reason,)
+    return ()
 
 
 def _unlawful(state: State) -> Iterator[str]:
