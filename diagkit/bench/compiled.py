@@ -112,7 +112,7 @@ def _step(program: Program, kernel: Kernel, parameter: str) -> int:
 
     if kind == "size":
         return length(rest[0])
-    axes = names(kernel.wire[rest[1]].axes)
+    axes = names(kernel.arrays[rest[1]].axes)
     return prod(length(axis) for axis in axes[axes.index(rest[2]) + 1 :])
 
 

@@ -233,7 +233,7 @@ def _elements(bound: Iterable[_Call]) -> dict[Key, int]:
     for call in bound:
         for move, count in zip(_moves(call.kernel), call.counts.sum(axis=1), strict=True):
             levels = (0, 1) if isinstance(move, Load) else (1, 0)
-            key = (move.wire, *levels, move.traffic)
+            key = (move.array, *levels, move.traffic)
             found[key] = found.get(key, 0) + int(count)
         call.counts.fill(0)
     return found

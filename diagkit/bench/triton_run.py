@@ -159,7 +159,7 @@ class _Interpreted:
         return call
 
     def _tensor(self, kernel: Kernel, wire: str) -> Tensor:
-        value, dtype = self.memory[wire], kernel.wire[wire].dtype
+        value, dtype = self.memory[wire], kernel.arrays[wire].dtype
         if dtype == "int4":
             value = packed((value.astype(np.int8) + 8) % 16 - 8).view(np.int8)
         strides = tuple(step // value.itemsize for step in value.strides)
@@ -169,10 +169,10 @@ class _Interpreted:
         return Tensor(np.asarray(value, order="C"), strides, dtype)
 
     def _count(self, kernel: Kernel, entry: Entry, moved: tuple[tuple[int, int], ...]) -> None:
-        traffic = {s.wire: s.traffic for s in kernel.statements if isinstance(s, Load | Store)}
+        traffic = {s.array: s.traffic for s in kernel.statements if isinstance(s, Load | Store)}
         for wire, (loaded, stored) in zip((*entry.loads, *entry.stores), moved, strict=True):
             key = (wire, 0, 1, traffic[wire]) if wire in entry.loads else (wire, 1, 0, traffic[wire])
-            each = 2 if kernel.wire[wire].dtype == "int4" else 1
+            each = 2 if kernel.arrays[wire].dtype == "int4" else 1
             self.moved[key] = self.moved.get(key, 0) + each * (loaded + stored)
 
 
@@ -251,7 +251,7 @@ def parameters(entry: Entry, kernel: Kernel, sizes: Mapping[str, int], steps: li
             found.append(int(sizes[rest[0]]))
         else:
             _, wire, axis = rest
-            found.append(int(by_wire[wire][names(kernel.wire[wire].axes).index(axis)]))
+            found.append(int(by_wire[wire][names(kernel.arrays[wire].axes).index(axis)]))
     return found
 
 

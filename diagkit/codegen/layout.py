@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from diagkit.program import Compute, Init, Kernel, Update
+from diagkit.program import Compute, For, Init, Kernel, Load, Statement, Update
 from diagkit.term import Contract, Map, View, names, size
 
 Order = tuple[str, ...]
@@ -79,11 +80,21 @@ def sized(kernel: Kernel) -> Order:
     """The axes whose sizes the kernel must know: its own, and those that its formulas name."""
     found = dict.fromkeys(kernel.span)
     for statement in kernel.statements:
-        box = statement.box if isinstance(statement, Compute) else None
-        formulas = (box.expr,) if isinstance(box, Map) else box.coordinates if isinstance(box, View) else ()
-        symbols = {symbol for formula in formulas for symbol in formula.free_symbols}
+        symbols = {symbol for formula in _formulas(statement) for symbol in formula.free_symbols}
         found |= dict.fromkeys(sorted(s.name for s in symbols if s == size(s.name)))
     return tuple(found)
+
+
+def _formulas(statement: Statement) -> Iterable[Any]:
+    """The formulas that a statement computes with, as the size of the array it reads."""
+    box = statement.box if isinstance(statement, Compute) else None
+    alias = statement.through if isinstance(statement, Load) else None
+    if alias is not None:
+        return (*alias.coordinates, *(formula for bound in alias.bounds for formula in bound))
+    if isinstance(statement, For):
+        bounds = statement.lo, statement.hi, statement.full_lo, statement.full_hi
+        return tuple(bound for bound in bounds if hasattr(bound, "free_symbols"))
+    return (box.expr,) if isinstance(box, Map) else box.coordinates if isinstance(box, View) else ()
 
 
 def element(kernel: Kernel, wire: str) -> str:

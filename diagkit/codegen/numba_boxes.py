@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from diagkit.codegen.numba_frame import Frame
+from diagkit.codegen.numba_through import NOTHING, write_through
 from diagkit.codegen.scalars import position
 from diagkit.codegen.writer import Writer
 from diagkit.program import Compute, Load, Store
@@ -24,7 +25,7 @@ def write_view(frame: Frame, compute: Compute) -> str:
     """Write the function of a view; the call to it."""
     box: Any = compute.box
     source, writer = box.inputs[0], Writer()
-    nothing = {"number": "number(0.0)", "bool": "False"}.get(frame.element(source), "0")
+    nothing = NOTHING.get(frame.element(source), "0")
     with writer.nested(*loops(frame, [(box.name, a) for a in frame.order(box.name)]), column=compute.column):
         inside, read = _coordinates(frame, writer, box, source, compute.column)
         element = f"{frame.tile(source)}[{', '.join(read) or '0'}]"
@@ -53,6 +54,8 @@ def _coordinates(frame: Frame, writer: Writer, box: Any, source: str, column: st
 def write_move(frame: Frame, move: Load | Store) -> str:
     """Write the function that loads or stores a tile; the call to it. When counting, it returns how many
     elements it touched."""
+    if isinstance(move, Load) and move.through is not None:
+        return write_through(frame, move, move.through)
     writer = Writer()
     pairs = frame.paired(move.wire)
     around = [(move.wire, axis) for axis in frame.order(move.wire)]

@@ -49,7 +49,7 @@ class Frame:
         return tuple(s for s in self.kernel.statements if isinstance(s, Load | Store))
 
     def array(self, wire: str) -> str:
-        """The whole array of a loaded or stored wire."""
+        """A whole array that is loaded from or stored to."""
         return self.names.of(("array", wire), wire)
 
     def tile(self, wire: str) -> str:
@@ -177,7 +177,7 @@ class Frame:
         return f"{name}({', '.join(parameters)})"
 
     def _shareable(self) -> list[str]:
-        arrays = [self.array(move.wire) for move in self.moves]
+        arrays = [self.array(move.array) for move in self.moves]
         tiles = [self.tile(wire.name) for wire in self.kernel.wires]
         spans = self.kernel.spans
         ends = [name(span.axis) for span in spans if span.role != "whole" for name in (self.first, self.count)]

@@ -69,8 +69,10 @@ def _kernel(frame: Frame, body: Writer) -> Entry:
 
 
 def _moved(kernel: Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The arrays that it loads from, each once, and those that it stores."""
     found = kernel.statements
-    return tuple(s.wire for s in found if isinstance(s, Load)), tuple(s.wire for s in found if isinstance(s, Store))
+    loads = dict.fromkeys(s.array for s in found if isinstance(s, Load))
+    return tuple(loads), tuple(s.wire for s in found if isinstance(s, Store))
 
 
 def _parameters(frame: Frame) -> list[str]:

@@ -174,6 +174,14 @@ def _where(printer: _Printer, expr: Any) -> Text:
     return printer.call("where", printer.print(condition), printer.number(chosen), printer.number(other))
 
 
+def _ceiling(printer: _Printer, expr: Any) -> Text:
+    """Whole parts of a size, the last maybe short: sizes divided by a whole number, rounded up."""
+    above, below = expr.args[0].as_numer_denom()
+    if not below.is_Integer or not all(symbol.is_positive for symbol in above.free_symbols):
+        raise FormatError(f"{printer.dialect.name} kernels round up sizes alone, not {expr}")
+    return Text(f"({printer.print(above + below - 1)} // {below})", "int")
+
+
 _CASES: dict[Any, Callable[[_Printer, Any], Text]] = {
     sympy.Add: _add,
     sympy.Mul: _multiply,
@@ -184,6 +192,7 @@ _CASES: dict[Any, Callable[[_Printer, Any], Text]] = {
     sympy.GreaterThan: _compare(">="),
     sympy.Equality: _compare("=="),
     sympy.Unequality: _compare("!="),
+    sympy.ceiling: _ceiling,
     sympy.And: _logic("conjunction"),
     sympy.Or: _logic("disjunction"),
     sympy.Not: _not,
@@ -222,4 +231,6 @@ class _Positions(PythonCodePrinter):  # type: ignore[misc]
 
     def _print_ceiling(self, expr: Any) -> str:
         above, below = expr.args[0].as_numer_denom()
+        if all(symbol.is_positive for symbol in above.free_symbols):  # right also where division rounds to zero
+            return f"(({self._print(above + below - 1)}) // ({self._print(below)}))"
         return f"-((-({self._print(above)})) // ({self._print(below)}))"

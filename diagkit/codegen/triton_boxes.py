@@ -13,7 +13,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.codegen.layout import Order, Product
+from diagkit.codegen.layout import Order, Product, sized
 from diagkit.codegen.numbers import nonnegative, with_numbers, without
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.triton_frame import Frame
@@ -57,7 +57,7 @@ def _map(frame: Frame, box: Any, sure: tuple[str, ...]) -> Made:
         frame.positive.add(box.name)
     read = {wire for i, wire in enumerate(box.inputs) if arg(i) in expr.free_symbols}
     values: dict[Any, Text] = {arg(i): number(frame, w, order) for i, w in enumerate(box.inputs) if w in read}
-    values |= {size(axis): Text(frame.size_of(axis), "int") for axis in frame.kernel.span}
+    values |= {size(axis): Text(frame.size_of(axis), "int") for axis in sized(frame.kernel)}
     dtype = frame.kernel.wire[box.name].dtype
     expr = _without_number(frame, box, expr, values)
     along = {arg(i): set(frame.order[w]) for i, w in enumerate(box.inputs) if w in read}

@@ -14,7 +14,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from diagkit.codegen.layout import Order, Product, layout, single
+from diagkit.codegen.layout import Order, Product, layout, single, sized
 from diagkit.codegen.numbers import waiting
 from diagkit.codegen.scalars import position
 from diagkit.codegen.triton_scalars import RESERVED
@@ -93,7 +93,8 @@ class Frame:
 
     def length(self, axis: str) -> int | None:
         """The size of an axis, where it is known."""
-        length = self.kernel.span[axis].size
+        span = self.kernel.span.get(axis)
+        length = span.size if span else size(axis)
         length = length.xreplace(self.sizes) if hasattr(length, "xreplace") else length
         return int(length) if getattr(length, "is_number", True) else None
 
@@ -242,7 +243,7 @@ class Frame:
 
     def bound(self, expr: Any) -> str:
         """A loop bound in positions, as text; never negative, since division here rounds towards zero."""
-        values: dict[Any, str] = {}
+        values: dict[Any, str] = {size(name): self.size_of(name) for name in sized(self.kernel)}
         after = {last(axis): coordinate(f"{axis}.end") - 1 for axis in self.kernel.span}
         for axis, span in self.kernel.span.items():
             known, length = span.role != "whole", self.size_of(axis)

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
+from diagkit.codegen.layout import sized
 from diagkit.codegen.lines import broken, tidy
 from diagkit.codegen.source import Entry, Line, Source
 from diagkit.codegen.triton_boxes import made
 from diagkit.codegen.triton_frame import Frame
 from diagkit.codegen.triton_loop import Parts, Statements, chunks, merged, quotient
 from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, prelude
+from diagkit.codegen.triton_through import Through
 from diagkit.codegen.writer import Writer
 from diagkit.program import Compute, For, Free, Init, Load, Program, Statement, Store, Update
 from diagkit.term import FORMATS, FormatError, Index
@@ -69,7 +71,7 @@ class _Kernel:
         self.frame, self.kernel = frame, frame.kernel
         self.lines: list[Line] = []
         moved = [s for s in self.kernel.statements if isinstance(s, Load | Store)]
-        self.loads = tuple(dict.fromkeys(s.wire for s in moved if isinstance(s, Load)))
+        self.loads = tuple(dict.fromkeys(s.array for s in moved if isinstance(s, Load)))
         self.stores = tuple(dict.fromkeys(s.wire for s in moved if isinstance(s, Store)))
 
     def write(self) -> Entry:
@@ -88,11 +90,11 @@ class _Kernel:
         return Entry(self.kernel.name, function, self.loads, self.stores, parameters, self.options())
 
     def _parameters(self) -> list[tuple[str, str]]:
-        sizes = [(f"size:{axis}", self.frame.size_of(axis)) for axis in self.kernel.span]
+        sizes = [(f"size:{axis}", self.frame.size_of(axis)) for axis in sized(self.kernel)]
         steps = []
         for wire in (*self.loads, *self.stores):
             stored = wire in self.stores
-            for axis in names_of(self.kernel.wire[wire].axes):
+            for axis in names_of(self.kernel.arrays[wire].axes):
                 key = f"stride:{'out' if stored else 'in'}:{wire}:{axis}"
                 steps.append((key, self.frame.step(wire, axis, stored)))
         return [(key, name) for key, name in (*sizes, *steps) if not name.isdigit()]
@@ -166,7 +168,8 @@ class _Kernel:
 
     def _places(self) -> list[Line]:
         """Pointers to the tiles of every array, as far as they are known before the loop."""
-        return [self._place(wire, wire in self.stores) for wire in (*self.loads, *self.stores)]
+        loads = [s.wire for s in self.kernel.statements if isinstance(s, Load) and s.through is None]
+        return [self._place(wire, wire in self.stores) for wire in (*dict.fromkeys(loads), *self.stores)]
 
     def _place(self, wire: str, stored: bool) -> Line:
         frame = self.frame
@@ -230,6 +233,9 @@ class _Kernel:
         held = {"fp32": "float", "tf32": "float", "int32": "int", "int64": "int", "int4": "int8"}.get(dtype, dtype)
         frame.order[wire], frame.held[wire] = order, held
         frame.zeroed.add(wire)
+        if statement.through is not None:
+            text = Through(frame, statement, statement.through).text("0" if whole_number else "0.0")
+            return [Line(f"{frame.name[wire]} = {f'({text}{test})' if test else text}", wire)]
         text = f"tl.load({self._pointers(wire, False)}{guard}){test}"
         return [Line(f"{frame.name[wire]} = {f'codes({text})' if frame.paired(wire) else text}", wire)]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.term import Axes, Axis, Box, InputError, Region, StreamForm, Term, Wire, wire_format
+from diagkit.term import Alias, Axes, Axis, Box, InputError, Region, StreamForm, Term, Wire, wire_format
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,10 @@ class Kernel:
         """Every wire that the kernel reads or makes, those of its stream too."""
         return _streamed_wires(self.term, self.form) if self.form else self.term.wires
 
+    def alias(self, wire: str) -> Alias | None:
+        """How a load is read through a view; None where the wire itself lies in the memory above."""
+        return self.term.aliases.get(wire)
+
     def carries(self, wire: str, axis: str | None) -> bool:
         """Whether the wire has that axis."""
         return any(one.name == axis for one in self.wires[wire].axes)
@@ -92,17 +96,8 @@ def kernels(term: Term) -> tuple[Kernel, ...]:
 def _kernel(term: Term, region: Region, number: int) -> Kernel:
     form = term.form(region)
     label = term.label("stream", form.axis) if form else None
-    return Kernel(term, region, number, _grouped(term, region), form, label.tile if label else None)
-
-
-def _grouped(term: Term, region: Region) -> dict[str, Any]:
-    """The group labels on axes that the region's wires carry; wires of positions do not count."""
-    labels = {label.axis: label.tile for label in term.labels if label.kind == "group" and label.level == 1}
-    if not labels:
-        return {}
-    wires = [*region.loads, *(box.name for box in term.primitives(region))]
-    carried = {axis.name for wire in wires if not term.wires[wire].virtual for axis in term.wires[wire].axes}
-    return {axis: tile for axis, tile in labels.items() if axis in carried}
+    grouped = {axis: one.tile for axis, one in term.grouped(region).items()}
+    return Kernel(term, region, number, grouped, form, label.tile if label else None)
 
 
 def _streamed_wires(term: Term, form: StreamForm) -> dict[str, Wire]:

@@ -17,9 +17,9 @@ from diagkit.cost.exact import Number, evaluate
 from diagkit.cost.kernel import Kernel, kernels, product, tiles
 from diagkit.cost.masks import loop_mask
 from diagkit.cost.memory import Column, Memory, memory
-from diagkit.cost.transfers import Transfer, Transfers, collect, kernel_transfers
+from diagkit.cost.transfers import Transfer, Transfers, collect, kernel_transfers, one_group
 from diagkit.cost.work import Work, kernel_work
-from diagkit.term import FORMATS, InputError, Term, at_level, depth, outer_tiles
+from diagkit.term import FORMATS, Alias, InputError, Term, at_level, depth, outer_tiles
 
 
 def nested_tiles(whole: Any, outer: tuple[Any, ...], tile: Any) -> Any:
@@ -47,6 +47,10 @@ class NestedKernel(Kernel):
 
     whole: Term | None = None
     level: int = 1
+
+    def alias(self, wire: str) -> Alias | None:
+        """Only the outermost level reads through views: below, what was read is a tile like others."""
+        return super().alias(wire) if self.level == 1 else None
 
     def repeats(self, axes: Any, also: Any = ()) -> Any:
         """How often something over `axes` is done again: once per nested tile of every grouped axis it lacks."""
@@ -128,9 +132,9 @@ def level_transfers(term: Term) -> LevelTransfers:
 def _crossing(term: Term, level: int) -> Iterator[tuple[Transfer, Any, Any]]:
     """What crosses into and out of one level: the key, all of it, and what one tile moves."""
     for kernel in nested_kernels(term, level):
-        for key, amount in kernel_transfers(kernel):
-            axes = kernel.term.wires[key.array].axes
-            one = product(tuple(kernel.grouped.get(axis.name, axis.size) for axis in axes))
+        wires = (*kernel.region.loads, *kernel.region.stores)
+        for wire, (key, amount) in zip(wires, kernel_transfers(kernel), strict=True):
+            one = one_group(kernel, wire)
             yield key._replace(source=key.source + level - 1, target=key.target + level - 1), amount, one
 
 

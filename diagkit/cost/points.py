@@ -156,14 +156,22 @@ def _need(symbols: Iterable[Any], columns: Mapping[str, Array]) -> None:
 
 def _summed(node: Any, columns: Mapping[str, Array], known: dict[Any, Array]) -> Array:
     """A sum over tiles at every point; a node that several formulas hold is summed once."""
+    if node not in known and not _even(node):
+        known[node] = _one_by_one(node, columns)
     if node not in known:
-        (x, s, positions), others, bounds = node.args
+        (x, s, positions), others, bounds, _ = node.args
         cut = [(*(_evaluated(part, columns, known) for part in (size, tile)), int(kind)) for size, tile, kind in others]
         shifts = [_evaluated(shift, columns, known) for _, _, shift, _ in bounds]
         lines = [(int(b[0]), tuple(map(int, b[1])), shift, int(b[3])) for b, shift in zip(bounds, shifts, strict=True)]
         stream = (*(_evaluated(part, columns, known) for part in (x, s)), int(positions))
         known[node] = count_at(stream, cut, lines)
     return known[node]
+
+
+def _even(node: Any) -> bool:
+    """Whether a sum counts positions or tiles alone, and all of them."""
+    stream, others, _, clips = node.args
+    return not clips and all(unit in (0, 1) for _, _, unit in (stream, *others))
 
 
 def _divided(above: Array, below: Array) -> Array:
@@ -204,7 +212,7 @@ def _reach_rounded(node: Any, top: Callable[[Any], int]) -> int:
 
 
 def _reach_visited(node: Any, top: Callable[[Any], int]) -> int:
-    (x, _, _), others, _ = node.args
+    (x, _, _), others, *_ = node.args
     return prod(top(size) + 1 for size in (x, *(size for size, _, _ in others)))
 
 

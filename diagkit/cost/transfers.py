@@ -12,6 +12,7 @@ from diagkit.cost.exact import Number, evaluate, relax
 from diagkit.cost.kernel import Kernel, kernels, product, tiles, whole_elements
 from diagkit.cost.masks import Mask, loop_mask
 from diagkit.cost.show import Shown, table
+from diagkit.cost.through import loaded_through, tile_through
 from diagkit.cost.visits import Cut, make_visited
 from diagkit.term import FORMATS, Axes, Term, check_format, names
 
@@ -40,7 +41,8 @@ class Transfers(Shown, Mapping[Transfer, Any]):
     """A map from `Transfer` to a formula, in `unit` ("elements" or "bytes"), in order of kernels.
 
     A load is counted once for each tile of every grouped axis that the array lacks; axes that it has are
-    covered exactly, so a short edge tile costs what it holds. Source: arXiv 2412.03317, sections 2.2 and 2.3,
+    covered exactly, so a short edge tile costs what it holds. A load through a view is one of the array that
+    is viewed (see `cost.through`). Source: arXiv 2412.03317, sections 2.2 and 2.3,
     with ceilings.
     """
 
@@ -143,9 +145,10 @@ def collect(pairs: Iterable[tuple[Transfer, Any]]) -> Amounts:
     return tuple((key, sympy.Add(*parts)) for key, parts in found.items())
 
 
-def load_key(wire: str, inputs: frozenset[str]) -> Transfer:
-    """How the load of `wire` is entered."""
-    return Transfer(wire, 0, 1, "input" if wire in inputs else "refill")
+def load_key(term: Term, wire: str) -> Transfer:
+    """How the load of `wire` is entered: under the array that moves."""
+    array = term.array(wire)
+    return Transfer(array, 0, 1, "input" if array in {one.name for one in term.inputs} else "refill")
 
 
 def store_key(kernel: Kernel, wire: str) -> Transfer:
@@ -155,17 +158,18 @@ def store_key(kernel: Kernel, wire: str) -> Transfer:
 
 def kernel_transfers(kernel: Kernel) -> Iterator[tuple[Transfer, Any]]:
     """What all groups of one kernel move."""
-    inputs = frozenset(array.name for array in kernel.term.inputs)
     mask = loop_mask(kernel)
     for wire in kernel.region.loads:
-        yield load_key(wire, inputs), loaded(kernel, wire, mask)
+        yield load_key(kernel.term, wire), loaded(kernel, wire, mask)
     for wire in kernel.region.stores:
         yield store_key(kernel, wire), whole_elements(kernel.term.wires[wire].axes)
 
 
 def loaded(kernel: Kernel, wire: str, mask: Mask) -> Any:
     """The elements of one array that all groups of a kernel load."""
-    axes = kernel.wires[wire].axes
+    axes, alias = kernel.wires[wire].axes, kernel.alias(wire)
+    if alias is not None:
+        return loaded_through(kernel, alias, mask)
     if mask.bounds and kernel.carries(wire, kernel.streamed):
         return masked_points(kernel, axes, mask, chunks=False)
     return product((whole_elements(axes), kernel.repeats(names(axes))))
@@ -175,8 +179,8 @@ def masked_points(kernel: Kernel, axes: Axes, mask: Mask, *, chunks: bool) -> An
     """The points over `axes` in all the chunks that all groups visit; once per chunk where `chunks`
     (for what lacks the streamed axis and is done again in every chunk)."""
     term, own = kernel.term, set(names(axes))
-    stream = Cut(term.axis(str(kernel.streamed)).size, kernel.chunk, not chunks)
-    others = [Cut(size, kernel.grouped.get(axis, size), axis in own) for axis, size in _sizes(term, mask)]
+    stream = Cut(term.axis(str(kernel.streamed)).size, kernel.chunk, int(not chunks))
+    others = [Cut(size, kernel.grouped.get(axis, size), int(axis in own)) for axis, size in _sizes(term, mask)]
     rest = tuple(axis.size for axis in axes if axis.name not in {kernel.streamed, *mask.axes})
     return product((*rest, kernel.repeats(own, mask.axes), make_visited(stream, others, mask.bounds)))
 
@@ -208,13 +212,15 @@ def _visits(kernel: Kernel) -> tuple[Any, Any]:
 
 
 def _group_transfers(kernel: Kernel) -> Iterator[tuple[Transfer, Any]]:
-    inputs = frozenset(array.name for array in kernel.term.inputs)
     for wire in kernel.region.loads:
-        yield load_key(wire, inputs), _one_group(kernel, wire)
+        yield load_key(kernel.term, wire), one_group(kernel, wire)
     for wire in kernel.region.stores:
-        yield store_key(kernel, wire), _one_group(kernel, wire)
+        yield store_key(kernel, wire), one_group(kernel, wire)
 
 
-def _one_group(kernel: Kernel, wire: str) -> Any:
+def one_group(kernel: Kernel, wire: str) -> Any:
     """The elements of a wire that belong to one full tile; the streamed axis is passed whole."""
+    alias = kernel.alias(wire)
+    if alias is not None:
+        return tile_through(kernel, alias)
     return product(tuple(kernel.grouped.get(axis.name, axis.size) for axis in kernel.term.wires[wire].axes))

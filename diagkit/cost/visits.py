@@ -36,32 +36,48 @@ class Bound:
 
 @dataclass(frozen=True)
 class Cut:
-    """How an axis is cut: its size, its tile, and whether positions (True) or tiles (False) are counted."""
+    """How an axis is cut: its size, its tile, and what is counted along it: runs of `unit` positions (1 for
+    the positions themselves; a unit divides the tile), or the tiles where that is 0."""
 
     size: Any
     tile: Any
-    positions: bool
+    unit: Any
 
     def sympy(self) -> Any:
         """The same as a sympy tuple."""
-        return sympy.Tuple(self.size, self.tile, int(self.positions))
+        return sympy.Tuple(self.size, self.tile, self.unit)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """What counts at all: 0 <= ``sign * j + sum(slope * i) + shift`` < `size`, over the streamed position j and
+    the other coordinates i. Along axes on which it depends, positions are what is counted."""
+
+    sign: Any
+    slopes: tuple[Any, ...]
+    shift: Any
+    size: Any
+
+    def sympy(self) -> Any:
+        """The same as a sympy tuple."""
+        return sympy.Tuple(self.sign, sympy.Tuple(*self.slopes), self.shift, self.size)
 
 
 class visited(sympy.Expr):  # type: ignore[misc]  # noqa: N801 - a function in formulas, like ceiling
     """What is visited of a streamed axis, summed over the tiles of the axes that the mask compares it with.
 
-    Arguments: the streamed axis' cut, the cuts of the other axes, the bounds. Each tile visits the chunks
-    that hold a position between its bounds; a chunk counts as 1, or as the positions it has, and times the
-    positions of the tile along each other axis that counts positions.
+    Arguments: the streamed axis' cut, the cuts of the other axes, the bounds, the clips. Each tile visits the
+    chunks that hold a position between its bounds; a chunk counts as 1, or as the units it has, and times the
+    units of the tile along each other axis that does not count tiles; what is clipped never counts.
     """
 
     is_integer = True
     is_nonnegative = True
     is_commutative = True
 
-    def __new__(cls, stream: Any, others: Any, bounds: Any) -> Any:
+    def __new__(cls, stream: Any, others: Any, bounds: Any, clips: Any = ()) -> Any:
         """A formula, and a number as soon as every size is one."""
-        made = sympy.Expr.__new__(cls, *map(sympy.sympify, (stream, others, bounds)))
+        made = sympy.Expr.__new__(cls, *map(sympy.sympify, (stream, others, bounds, sympy.Tuple(*clips))))
         return made if made.free_symbols else sympy.Integer(count_visited(*_plain(made)))
 
     def closed(self) -> Any:
@@ -72,82 +88,129 @@ class visited(sympy.Expr):  # type: ignore[misc]  # noqa: N801 - a function in f
     def short(self) -> Any:
         """The sum in a few letters, for a narrow cell: ``visits_x`` are the positions of x visited by all
         tiles together, and every tile has its full rows; exact numbers come from the sum itself."""
-        (x, s, positions), others, _ = self.args
-        made = symbol(f"visits_{x}") / (1 if positions else s)
-        for _, tile, weighted in others:
-            made = made * (tile if weighted else 1)
+        (x, s, unit), others, *_ = self.args
+        made = symbol(f"visits_{x}") / (unit or s)
+        for _, tile, one in others:
+            made = made * tile / (one or tile)
         return made
 
     def _latex(self, printer: Any) -> str:
-        (x, s, positions), others, _ = self.args
+        (x, s, unit), others, *_ = self.args
         tiles = "".join(rf"\sum^{{{printer.doprint(size / tile)}}}" for size, tile, _ in others)
-        rows = "".join(rf"{printer.doprint(tile)}\," for _, tile, weighted in others if weighted)
-        what = r"\text{visited }" + printer.doprint(x if positions else x / s)
+        rows = "".join(rf"{printer.doprint(tile / one)}\," for _, tile, one in others if one)
+        what = r"\text{visited }" + printer.doprint(x / (unit or s))
         return rf"\left[{tiles} {rows}{what}\right]"
 
     def _sympystr(self, printer: Any) -> str:
-        (x, s, positions), others, _ = self.args
-        rows = "".join(f"{printer.doprint(tile)}*" for _, tile, weighted in others if weighted)
+        (x, s, unit), others, *_ = self.args
+        rows = "".join(f"{printer.doprint(tile / one)}*" for _, tile, one in others if one)
         tiles = "".join(f", {printer.doprint(size / tile)} tiles" for size, tile, _ in others)
-        return f"Sum({rows}visited {printer.doprint(x if positions else x / s)}{tiles})"
+        return f"Sum({rows}visited {printer.doprint(x / (unit or s))}{tiles})"
 
 
 Triple = tuple[Any, ...]
 """A cut, or with a fourth part a bound."""
 
 
-def make_visited(stream: Cut, others: Sequence[Cut], bounds: Sequence[Bound]) -> Any:
+def make_visited(stream: Cut, others: Sequence[Cut], bounds: Sequence[Bound], clips: Sequence[Clip] = ()) -> Any:
     """`visited` from plain values."""
     cuts = sympy.Tuple(*(cut.sympy() for cut in others))
-    return visited(stream.sympy(), cuts, sympy.Tuple(*(bound.sympy() for bound in bounds)))
+    lines = sympy.Tuple(*(bound.sympy() for bound in bounds))
+    return visited(stream.sympy(), cuts, lines, [clip.sympy() for clip in clips])
 
 
-def _plain(node: Any) -> tuple[Triple, list[Triple], list[Triple]]:
-    stream, others, bounds = node.args
+def _plain(node: Any) -> tuple[Triple, list[Triple], list[Triple], list[Triple]]:
+    stream, others, bounds, clips = node.args
     lines = [(int(sign), tuple(map(int, slopes)), shift, int(case)) for sign, slopes, shift, case in bounds]
-    return tuple(stream), [tuple(cut) for cut in others], lines
+    return tuple(stream), [tuple(cut) for cut in others], lines, [tuple(clip) for clip in clips]
 
 
-def count_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple]) -> int:
+def count_visited(
+    stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple], clips: Sequence[Triple] = ()
+) -> int:
     """The number that `visited` stands for, tile by tile; every size a whole number, the count exact.
 
     >>> causal = [(1, (1,), 0, 0)]
     >>> count_visited((1000, 128, 0), [(1000, 128, 0)], causal)
     36
     """
-    x, s, positions = map(int, stream)
+    x, s, unit = map(int, stream)
     axes = [tuple(map(int, other)) for other in others]
     kind = np.int64 if prod((x + s, *(size + tile for size, tile, _ in axes))) < SMALL else object
     tiles = [_tiles_of(axis, place, len(axes), kind) for place, axis in enumerate(axes)]
     lines = [(int(sign), tuple(map(int, slopes)), int(shift), int(case)) for sign, slopes, shift, case in bounds]
-    weight = seen((np.array(x, dtype=kind), s, bool(positions)), tiles, lines)
+    covered = _covered((np.array(x, dtype=kind), s), tiles, lines)
+    for clip in clips:
+        tiles, covered = _clipped(clip, axes, tiles, covered)
+    weight = _weighed(unit or s, covered, tiles)
     return int(np.broadcast_to(weight, tuple(len(rows.reshape(-1)) for _, _, rows in tiles)).sum())
 
 
 def seen(stream: Triple, tiles: Sequence[Lines], bounds: Sequence[Triple]) -> Any:
-    """What each tile visits of the streamed axis (size, chunk, positions or chunks), in whole numbers."""
-    x, s, positions = stream
+    """What each tile visits of the streamed axis (size, chunk, unit), in whole numbers."""
+    return _weighed(stream[2] or stream[1], _covered(stream[:2], tiles, bounds), tiles)
+
+
+def _covered(stream: Triple, tiles: Sequence[Lines], bounds: Sequence[Triple]) -> Ends:
+    """The positions begin <= j < end in the chunks that each tile visits."""
+    x, s = stream
     lo, hi = _loosest(tiles, bounds, x)
-    first, end = lo // s, -(-hi // s)
-    covered = np.minimum(end * s, x) - first * s if positions else end - first
-    weight = np.where(lo < hi, covered, 0)
+    begin, end = lo // s * s, np.minimum(-(-hi // s) * s, x)
+    return np.where(lo < hi, begin, 0), np.where(lo < hi, end, 0)
+
+
+def _weighed(unit: Any, covered: Ends, tiles: Sequence[Lines]) -> Any:
+    """The units of what each tile covers, times its own along the other axes."""
+    begin, end = covered
+    weight = np.maximum(-(-end // unit) - begin // unit, 0)
     for _, _, rows in tiles:
         weight = weight * rows
     return weight
 
 
+def _clipped(clip: Triple, axes: Sequence[Triple], tiles: Sequence[Lines], ends: Ends) -> tuple[list[Lines], Ends]:
+    """The tiles, taken apart into positions along the axes of the clip, and the streamed positions
+    begin <= j < end that are left of each."""
+    sign, slopes, shift, size = clip
+    apart, value = list(tiles), np.array(int(shift), dtype=object if tiles[0][0].dtype == object else np.int64)
+    for place, slope in enumerate(map(int, slopes)):
+        first, last, _ = apart[place]
+        if slope and (first != last).any():
+            row = np.arange(axes[place][0]).astype(first.dtype)
+            ends = tuple(_row_by_row(end, place, row // axes[place][1]) for end in ends)
+            row = row.reshape([-1 if n == place else 1 for n in range(len(axes))])
+            apart[place] = row, row, np.ones_like(row)
+        value = value + slope * apart[place][0]
+    return apart, _cut_off(ends, int(sign), value, int(size))
+
+
+def _row_by_row(end: Any, place: int, tile_of: Any) -> Any:
+    """Ends of tiles along the axis at `place` as ends of its positions."""
+    return end.take(tile_of, place) if end.ndim and end.shape[place] > 1 else end
+
+
+def _cut_off(ends: Ends, sign: int, value: Any, size: int) -> Ends:
+    """Of begin <= j < end what satisfies 0 <= sign * j + value < size."""
+    begin, end = ends
+    if not sign:
+        return begin, np.where((value >= 0) & (value < size), end, begin)
+    low, high = (-value, size - value) if sign > 0 else (value - size + 1, value + 1)
+    return np.maximum(begin, -(-low // abs(sign))), np.minimum(end, -(-high // abs(sign)))
+
+
 SMALL = 1 << 60
 """Below this many pairs of positions everything adds up within 64 bits; above, in Python's own numbers."""
 
+Ends = tuple[Any, Any]
 Lines = tuple[Any, Any, Any]
 """First and last position and weight of every tile along one axis, shaped to broadcast."""
 
 
 def _tiles_of(axis: Triple, place: int, count: int, kind: Any) -> Lines:
-    size, tile, positions = axis
+    size, tile, unit = axis
     first = np.arange(0, size, tile).astype(kind)
     last = np.minimum(first + tile, size) - 1
-    rows = last - first + 1 if positions else np.ones_like(first)
+    rows = -(-(last - first + 1) // (unit or tile))
     shape = [-1 if n == place else 1 for n in range(count)]
     return first.reshape(shape), last.reshape(shape), rows.reshape(shape)
 
@@ -170,22 +233,25 @@ def _one_case(tiles: Sequence[Lines], bounds: Sequence[Triple], x: Any, case: in
     return lo, hi
 
 
-def closed_visited(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple]) -> Any | None:
+def closed_visited(
+    stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple], clips: Sequence[Triple] = ()
+) -> Any | None:
     """`visited` without ceilings. Exact where chunks divide tiles, tiles divide axes, and the bounds
     meet the ends of the axis at tile edges: between these the sum over tiles is a trapezoid rule.
 
     For causal attention with q = x = n this is n**2/(2 g) + n/2 positions. None where
-    there is no such form: two bounds on one side, one with two moving axes, or several cases.
+    there is no such form: two bounds on one side, one with two moving axes, several cases, or clips.
     """
-    x, s, positions = stream
+    x, s, unit = stream
     upper, lower = ([bound for bound in bounds if bound[0] * side > 0] for side in (1, -1))
     moving = [sum(map(bool, slopes)) for _, slopes, _, _ in bounds]
-    if len(upper) > 1 or len(lower) > 1 or max(moving, default=0) > 1 or any(case for *_, case in bounds):
+    split = bool(clips) or any(case for *_, case in bounds)
+    if split or len(upper) > 1 or len(lower) > 1 or max(moving, default=0) > 1:
         return None
     end = _clamped_sum(x, others, upper[0], upper=True) if upper else x * _tiles(others)
     begin = _clamped_sum(x, others, lower[0], upper=False) if lower else 0
-    rows = sympy.Mul(*(tile for _, tile, weighted in others if weighted))
-    return rows * (end - begin) / (1 if positions else s)
+    rows = sympy.Mul(*(tile / one for _, tile, one in others if one))
+    return rows * (end - begin) / (unit or s)
 
 
 def _tiles(others: Sequence[Triple]) -> Any:

@@ -6,9 +6,11 @@ kernel. That is lawful where nothing outside needs the wire and no path leaves t
 
 from __future__ import annotations
 
+from typing import Any
+
 from diagkit.derive.group import group_refusals
 from diagkit.derive.history import AnyTerm, relabel, take
-from diagkit.term import FuseError, Term
+from diagkit.term import Box, FuseError, Term, coordinate, names
 
 
 def fuse(term: AnyTerm, /, *boxes: str) -> AnyTerm:
@@ -45,8 +47,30 @@ def _listed(wires: list[str]) -> str:
 
 
 def _intermediates(term: Term) -> list[str]:
-    made = [box.name for box in term.boxes if box.name not in term.kept]
-    return [wire for wire in made if term.consumers(wire) and not term.wires[wire].virtual]
+    """The wires that may come to stay on chip. A view of an array that stays in slow memory is read there,
+    save where the tile that is loaded of the array serves the view too."""
+    slow = {*(array.name for array in term.inputs), *term.kept}
+    made = [box.name for box in term.boxes if box.name not in term.kept and term.consumers(box.name)]
+    read = (wire for wire in made if not term.wires[wire].virtual)
+    return [wire for wire in read if term.array(wire) not in slow or wire not in term.aliases or _served(term, wire)]
+
+
+def _served(term: Term, wire: str) -> bool:
+    """Whether a view sees no more than what is loaded of its array for other boxes anyway: the same
+    positions, or part of an axis that no wire carries beside the view's own (values that are a slice of
+    the keys); else the two need tiles of their own."""
+    box: Any = term.box(wire)
+    (array,) = box.inputs
+    mine, theirs = set(names(box.axes)), set(names(term.wires[array].axes))
+    reads = zip(names(term.wires[array].axes), box.coordinates, strict=True)
+    moved = [read for axis, read in reads if read != coordinate(axis)]
+    apart = not any(coordinate(axis) in read.free_symbols for read in moved for axis in theirs)
+    met = any((mine - theirs) & {*names(one.axes)} and (theirs - mine) & {*names(one.axes)} for one in _made(term))
+    return apart and not met and any(reader.name != wire for reader in term.consumers(array))
+
+
+def _made(term: Term) -> list[Box]:
+    return [box for box in term.flat if not term.wires[box.name].virtual]
 
 
 def _between(term: Term, boxes: tuple[str, ...]) -> list[str]:
@@ -126,7 +150,6 @@ def _reached(start: set[str], edges: dict[str, set[str]]) -> set[str]:
 
 
 def refuse_stores(made: Term) -> None:
-    """Refuse a diagram in which an axis is grouped that may not be."""
     """Axes that are grouped already must stay lawful in the larger region."""
     for label in made.labels:
         refusal = next(group_refusals(made, label.axis), None) if label.kind == "group" else None

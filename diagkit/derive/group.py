@@ -143,17 +143,22 @@ def _name_refusal(term: Term, axis: str, tile: str) -> tuple[str, str] | None:
 def group_refusals(term: Term, axis: str) -> Iterator[GroupError]:
     """Every reason, box by box, why `axis` cannot be grouped; nothing where it can.
 
-    Boxes of positions run again on every tile, so they too must map over an axis that their kernel tiles.
+    Boxes of positions run again on every tile, so they too must map over an axis that their kernel tiles. A
+    kernel that merges what others have stored along the axis holds it whole: nothing is asked of it.
     """
     for region in term.regions:
         boxes = term.primitives(region)
-        if not any(_carries(term, box, axis) for box in boxes if not term.wires[box.name].virtual):
+        if term.merges(region, axis) or not any(_runs(term, box, axis) for box in boxes):
             continue
         for box in boxes:
             reason = not_mapped(term, box, axis)
             if reason is not None:
                 yield _refusal(term, region, box, axis, reason)
         yield from _store_refusals(term, region, axis)
+
+
+def _runs(term: Term, box: Box, axis: str) -> bool:
+    return not term.wires[box.name].virtual and _carries(term, box, axis)
 
 
 def _carries(term: Term, box: Box, axis: str) -> bool:

@@ -135,13 +135,23 @@ class Planner:
         """Whether a wire is drawn: positions are not, unless they are a result."""
         return not self.term.wires[wire].virtual or wire in self.term.outputs
 
+    def _aliases(self, wires: Iterable[str], seen: set[str]) -> Iterable[Column]:
+        """The views through which `wires` are loaded, not drawn before: they lie where their array lies."""
+        for wire in (one for one in wires if one in self.term.aliases and one not in seen):
+            box = self.term.box(wire)
+            yield from self._aliases(box.inputs, seen)
+            seen.add(wire)
+            yield self.column(box, GLOBAL)
+
     def _labelled(self) -> Iterable[Column]:
+        seen: set[str] = set()
         for number, region in enumerate(self.term.regions):
             made = [name for name in region.boxes if not self.term.wires[name].virtual]
             if not made:
                 yield from (self.column(self.term.box(name), GLOBAL) for name in region.stores)
                 continue
             loads = tuple(wire for wire in region.loads if not self.term.wires[wire].virtual)
+            yield from self._aliases(loads, seen)
             for level in range(1, self.deepest + 1) if loads else ():
                 yield self._transfer("load", loads, number, level)
             yield from (self.column(self.term.box(name), number) for name in made)

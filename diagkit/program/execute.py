@@ -8,9 +8,11 @@ has no tile at all, and a chunk that the loop bounds leave out is neither loaded
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import reduce
 from math import prod
 from typing import Any
 
+import numpy as np
 import sympy
 
 from diagkit.ops import Engine, evaluate_box
@@ -29,7 +31,8 @@ from diagkit.program.nest import (
     first,
     last,
 )
-from diagkit.term import Axes, Contract, names
+from diagkit.program.through import inside, places, touched, value
+from diagkit.term import Alias, Axes, Contract, coordinate, names
 
 SLOW, FAST = 0, 1
 
@@ -42,7 +45,7 @@ class Walk:
         self.kernel, self.meter, self.extents, self.starts = kernel, meter, extents, starts
         loop = kernel.loop
         symbols = loop.lo.free_symbols | loop.hi.free_symbols if loop else set()
-        self.bounding = {axis for axis in extents if {first(axis), last(axis)} & symbols}
+        self.bounding = {axis for axis in extents if {first(axis), last(axis)} & symbols} | limited(kernel)
 
     def go(self) -> None:
         """Run the kernel."""
@@ -55,7 +58,7 @@ class Walk:
     def moved(self, statement: Load | Store, elements: int) -> None:
         """Count what a load or a store moves; nothing at all is counted as 0."""
         source, target = (SLOW, FAST) if isinstance(statement, Load) else (FAST, SLOW)
-        key = statement.wire, source, target, statement.traffic
+        key = statement.array, source, target, statement.traffic
         self.meter.move(key, elements, statement.dtype)
 
     def each(self, body: Iterable[Statement]) -> None:
@@ -93,9 +96,16 @@ class Walk:
         here |= {last(axis): sympy.Integer(start + self.extents[axis] - 1) for axis, start in self.starts.items()}
         return int(position.xreplace(here))
 
-    def load(self, wire: str) -> int:
-        """Bring a tile of `wire` into fast memory; how many elements that moved."""
-        return prod(self.shape(self.kernel.wire[wire].axes))
+    def load(self, statement: Load) -> int:
+        """Bring a tile into fast memory; how many elements that moved."""
+        through = statement.through
+        if through is not None:
+            return touched(through, places(through, self.positions))
+        return prod(self.shape(self.kernel.wire[statement.wire].axes))
+
+    def positions(self, axis: str) -> Any:
+        """The positions of the current tile along an axis."""
+        return np.arange(self.starts[axis], self.starts[axis] + self.extents[axis])
 
     def store(self, wire: str) -> int:
         """Write a tile of `wire` to slow memory; how many elements that moved."""
@@ -139,10 +149,28 @@ class Run(Walk):
         axes = names(self.kernel.wire[wire].axes)
         return tuple(slice(self.starts[axis], self.starts[axis] + self.extents[axis]) for axis in axes)
 
-    def load(self, wire: str) -> int:
-        """Cut the tile out of slow memory; how many elements it has."""
+    def load(self, statement: Load) -> int:
+        """Cut the tile out of slow memory, or gather it there; how many elements of the array that took."""
+        wire = statement.wire
+        if statement.through is not None:
+            return self._gather(wire, statement.through)
         self.fast[wire] = self.slow[wire][self._place(wire)]
         return prod(self.fast[wire].shape)
+
+    def _gather(self, wire: str, alias: Alias) -> int:
+        """Read a tile through a view, 0 beyond the array; how many different elements that took."""
+        array, xp = self.slow[alias.array], self.engine.xp
+        zero = xp.reshape(xp.arange(1, array), [1] * len(alias.over))
+        at, shape, lengths = places(alias, self.engine.positions), self.shape(alias.over), array.shape
+        nothing = xp.full((), 0, array.dtype, array)
+        self.fast[wire] = xp.broadcast(nothing, shape)
+        if 0 in (*shape, *lengths):
+            return 0
+        seen = xp.broadcast((zero == 0) & inside(alias, at), shape)
+        read = [xp.clip(zero + value(one, at), 0, n - 1) for one, n in zip(alias.coordinates, lengths, strict=True)]
+        self.fast[wire] = xp.where(seen, xp.broadcast(array[tuple(read)], shape), nothing)
+        flat = reduce(lambda so_far, pair: so_far * pair[1] + pair[0], zip(read, lengths, strict=True), zero)
+        return len(set(xp.broadcast(flat, shape)[seen].tolist()))
 
     def store(self, wire: str) -> int:
         """Put the tile into slow memory; how many elements it has."""
@@ -185,6 +213,13 @@ class Run(Walk):
         del self.fast[wire]
 
 
+def limited(kernel: Kernel) -> set[str]:
+    """The axes along which a load may reach beyond its array: there tiles of one extent are not alike."""
+    aliases = (one.through for one in kernel.statements if isinstance(one, Load) and one.through)
+    bounds = [position.free_symbols for alias in aliases for position, _ in alias.bounds]
+    return {axis for axis in kernel.span if any(coordinate(axis) in symbols for symbols in bounds)}
+
+
 def _each_tile(loop: ParFor | For, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
     size, tile = int(loop.size), int(loop.tile)
     return ((at * tile, min(tile, size - at * tile), 1) for at in range(begin, end))
@@ -205,7 +240,7 @@ def _ceil(size: int, tile: int) -> int:
 
 
 def _load(walk: Walk, load: Load) -> None:
-    walk.moved(load, walk.load(load.wire))
+    walk.moved(load, walk.load(load))
     _hold(walk, load.wire, load.column)
 
 

@@ -16,7 +16,7 @@ from math import prod
 from typing import Any
 
 from diagkit.ops import Engine
-from diagkit.program.execute import Run, Walk
+from diagkit.program.execute import Run, Walk, limited
 from diagkit.program.meter import Key, Meter
 from diagkit.program.nest import Kernel, Load, Statement, Store
 from diagkit.program.show import table_html, table_text
@@ -91,7 +91,7 @@ class Tile(Walk):
     def moved(self, statement: Load | Store, elements: int) -> None:
         """Count what crosses between this level and the one above."""
         source, target = (self.level - 1, self.level) if isinstance(statement, Load) else (self.level, self.level - 1)
-        self.meter.move((statement.wire, source, target, statement.traffic), elements, statement.dtype)
+        self.meter.move((statement.array, source, target, statement.traffic), elements, statement.dtype)
 
     def inside(self, kernels: tuple[Kernel, ...]) -> Iterator[Tile]:
         """The tiles of the next level that lie in this one: those that count the same come once."""
@@ -113,7 +113,7 @@ class Tile(Walk):
         """Whether tiles of one extent count the same: not where the bounds of the loop depend on the place."""
         loop = kernel.loop
         named = {symbol.name for symbol in loop.lo.free_symbols | loop.hi.free_symbols} if loop else set()
-        return not named & {f"{axis}.first", f"{axis}.last"}
+        return axis not in limited(self.kernel) and not named & {f"{axis}.first", f"{axis}.last"}
 
     def chunks(self) -> list[Piece]:
         """This tile's part of the streamed axis in its own chunks, those that its masks leave."""
@@ -328,5 +328,5 @@ def _none_yet(tally: Tally, nest: tuple[Kernel, ...], statement: Statement) -> N
     if isinstance(statement, Load | Store):
         for level in range(1, len(nest) + 1):
             ways = (level - 1, level) if isinstance(statement, Load) else (level, level - 1)
-            tally.moved.setdefault((statement.wire, *ways, statement.traffic), 0)
-            tally.formats[statement.wire] = statement.dtype
+            tally.moved.setdefault((statement.array, *ways, statement.traffic), 0)
+            tally.formats[statement.array] = statement.dtype

@@ -19,7 +19,9 @@ from diagkit.program.nest import For, Kernel, Load, ParFor, Span, Statement, Sto
 from diagkit.term import (
     Axis,
     Box,
+    InputError,
     Region,
+    Run,
     StreamForm,
     Term,
     Wire,
@@ -30,10 +32,14 @@ from diagkit.term import (
 )
 
 
-def kernels(term: Term, sizes: Mapping[str, int]) -> tuple[Kernel, ...]:
+def kernels(term: Term, sizes: Mapping[str, int], *, outermost: bool = True) -> tuple[Kernel, ...]:
     """The kernels of `term`, one per region in an order that respects who reads what; `sizes` gives
-    numbers for axes (by name) and tiles (by symbol name), those left out stay symbols."""
-    return tuple(_Lowering(term, region, dict(sizes)).kernel() for region in term.regions)
+    numbers for axes (by name) and tiles (by symbol name), those left out stay symbols. Only the `outermost`
+    level reads through views: below it, what was read is a tile like others.
+
+    Raises InputError where a tile cuts the blocks that a load reads one value for.
+    """
+    return tuple(_Lowering(term, region, dict(sizes), outermost).kernel() for region in term.regions)
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class _Lowering:
     term: Term
     region: Region
     sizes: dict[str, int]
+    outermost: bool
 
     @cached_property
     def form(self) -> StreamForm | None:
@@ -81,7 +88,8 @@ class _Lowering:
         carried = any(axis.name in names(w.axes) for w in self.wires.values() if not w.virtual)
         streamed = self.form is not None and self.form.axis == axis.name
         kind = "stream" if streamed else "group"
-        label = self.term.label(kind, axis.name) if carried else None
+        found = self.term.label(kind, axis.name) if streamed else self.term.grouped(self.region).get(axis.name)
+        label = found if carried else None
         length = self.number(axis.size)
         return Span(axis.name, length, length if label is None else self.number(label.tile), kind if label else "whole")
 
@@ -96,8 +104,36 @@ class _Lowering:
         return Kernel(name, self.region.boxes, tuple(self.spans.values()), tuple(self.wires.values()), body)
 
     def _loads(self, wires: Iterable[str]) -> tuple[Load, ...]:
-        inputs = {array.name for array in self.term.inputs}
-        return tuple(Load(wire, "input" if wire in inputs else "refill", self.term.wires[wire].dtype) for wire in wires)
+        return tuple(map(self._load, wires))
+
+    def _load(self, wire: str) -> Load:
+        """The load of a wire, through a view where it is an alias."""
+        array, alias = self.term.array(wire), self.term.aliases.get(wire)
+        traffic = "input" if array in {one.name for one in self.term.inputs} else "refill"
+        dtype = self.term.wires[wire].dtype
+        if alias is None:
+            return Load(wire, traffic, dtype)
+        if not self.outermost:
+            return Load(wire, traffic, dtype, array)
+        for run in alias.runs:
+            self._check_blocks(wire, run)
+        return Load(wire, traffic, dtype, array, alias.at(self.number))
+
+    def _check_blocks(self, wire: str, run: Run) -> None:
+        """A tile holds whole blocks, or lies within one."""
+        if run.block == 1 or not self.spans[run.axes[0]].tile.is_Integer:
+            return
+        span, block = self.spans[run.axes[0]], run.block
+        tile = int(span.tile)
+        whole = span.role == "whole" or (span.size.is_Integer and tile >= span.size)
+        if not whole and tile % block and block % tile:
+            divisors = [n for n in range(1, block + 1) if block % n == 0]
+            raise InputError(
+                f"a tile of {tile} along {span.axis!r} cuts the blocks of {block} that {wire!r} has one value for",
+                axis=span.axis,
+                box=wire,
+                remedy=f"use a multiple of {block}, or one of: {', '.join(map(str, divisors))}",
+            )
 
     def _stores(self, wires: Iterable[str]) -> tuple[Store, ...]:
         outputs = self.term.outputs

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from diagkit.term import Axes, Box, Wire, coordinate
+from diagkit.term import Alias, Axes, Box, Wire, coordinate
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,28 @@ class Move:
         """The wire it moves."""
         return self.wire
 
+    @property
+    def array(self) -> str:
+        """The array that it moves elements of, and under which these are counted."""
+        return self.wire
+
 
 @dataclass(frozen=True)
 class Load(Move):
     """Read a tile from slow memory: at the current group and, in the loop, the current chunk.
 
-    `traffic` is "input" (an array of the diagram) or "refill" (an intermediate that was spilled).
+    `traffic` is "input" (an array of the diagram) or "refill" (an intermediate that was spilled). Where
+    `wire` is an alias, `source` is the array behind it, and `through` says where each element lies in it
+    (None below the outermost level: there the tile above is read).
     """
+
+    source: str = ""
+    through: Alias | None = None
+
+    @property
+    def array(self) -> str:
+        """The array behind an alias, else the wire itself."""
+        return self.source or self.wire
 
     kind: ClassVar[str] = "load"
 
@@ -195,6 +210,16 @@ class Kernel:
     def wire(self) -> dict[str, Wire]:
         """The wires by name."""
         return {wire.name: wire for wire in self.wires}
+
+    @cached_property
+    def arrays(self) -> dict[str, Wire]:
+        """The arrays in slow memory that it loads from or stores, those behind aliases too, by name."""
+        found = {}
+        for move in (s for s in self.statements if isinstance(s, Load | Store)):
+            alias = move.through if isinstance(move, Load) else None
+            wire = self.wire[move.wire]
+            found[move.array] = wire if alias is None else Wire(move.array, alias.axes, move.dtype)
+        return found
 
     @cached_property
     def span(self) -> dict[str, Span]:

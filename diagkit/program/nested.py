@@ -75,7 +75,7 @@ def nested(term: Term, /, **sizes: Any) -> Nested:
     What is left out stays symbolic, in the pseudocode too. Raises InputError as `lower` does.
     """
     bound = check_sizes(term, sizes, depth(term))
-    levels = [kernels(at_level(term, level), bound) for level in range(1, depth(term) + 1)]
+    levels = [kernels(at_level(term, level), bound, outermost=level == 1) for level in range(1, depth(term) + 1)]
     return Nested(term, tuple(zip(*levels, strict=True)), tuple(sorted(bound.items())))
 
 

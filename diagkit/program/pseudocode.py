@@ -25,7 +25,7 @@ from diagkit.program.nest import (
     first,
     last,
 )
-from diagkit.term import LEVEL_NAMES, Axes, Box, Cast, Contract, Index, Map, Reduce, View, arg, names, value
+from diagkit.term import LEVEL_NAMES, Alias, Axes, Box, Cast, Contract, Index, Map, Reduce, View, arg, names, value
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,15 @@ def _place(kernel: Kernel, wire: str) -> str:
 
 
 def _load(kernel: Kernel, load: Load, depth: int) -> Iterator[Line]:
-    text = f"{load.wire} <- load {load.wire}[{_place(kernel, load.wire)}]"
-    yield Line(depth, text, _wire_tile(kernel, load.wire), f"{load.wire} · {load.traffic}")
+    place = _place(kernel, load.wire) if load.through is None else _read_at(load.through)
+    text = f"{load.wire} <- load {load.array if load.through else load.wire}[{place}]"
+    through = "" if load.array == load.wire else f"{load.array} through "
+    yield Line(depth, text, _wire_tile(kernel, load.wire), f"{through}{load.wire} · {load.traffic}")
+
+
+def _read_at(alias: Alias) -> str:
+    """The coordinates of a load through a view."""
+    return ", ".join(formula(read) for read in alias.coordinates)
 
 
 def _store(kernel: Kernel, store: Store, depth: int) -> Iterator[Line]:

@@ -1,5 +1,6 @@
 """The ground: the value as plain data, labels, sizes, errors. Imports nothing of diagkit."""
 
+from diagkit.term.alias import Alias, Run, at_least, shifted
 from diagkit.term.boxes import (
     KINDS,
     PRIMITIVES,
@@ -46,10 +47,10 @@ from diagkit.term.symbols import where as where
 from diagkit.term.term import Region, Term, Wire, flatten
 
 __all__ = [
-    "CLUSTERS", "FORMATS", "GPU", "KINDS", "LEVEL_NAMES", "NETWORK", "PRIMITIVES", "Array", "Axes", "Axis",
+    "CLUSTERS", "FORMATS", "GPU", "KINDS", "LEVEL_NAMES", "NETWORK", "PRIMITIVES", "Alias", "Array", "Axes", "Axis",
     "AxisError", "Block", "Box", "Cast", "Contract", "DiagkitError", "Expr", "FormatError", "FuseError", "GroupError",
     "Index", "InputError", "Label", "LabelError", "Level", "LevelGraph", "Map", "MissingNameError", "Reduce", "Region",
-    "State", "Step", "StreamError", "StreamForm", "Term", "TermError", "View", "Wire", "apply", "arg", "at_level",
-    "check_format", "coordinate", "depth", "elements", "exact", "flatten", "names", "outer_tiles", "plain", "promote",
-    "rename_box", "size", "text", "tile_size", "value", "wire_format",
+    "Run", "State", "Step", "StreamError", "StreamForm", "Term", "TermError", "View", "Wire", "apply", "arg",
+    "at_least", "at_level", "check_format", "coordinate", "depth", "elements", "exact", "flatten", "names",
+    "outer_tiles", "plain", "promote", "rename_box", "shifted", "size", "text", "tile_size", "value", "wire_format",
 ]  # fmt: skip

@@ -8,7 +8,8 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Self
 
-from diagkit.term.boxes import Array, Axes, Axis, Block, Box
+from diagkit.term.alias import Alias, find_aliases
+from diagkit.term.boxes import Array, Axes, Axis, Block, Box, names
 from diagkit.term.check import check_term, wire_format
 from diagkit.term.errors import AxisError, TermError
 from diagkit.term.labels import Label, Step, StreamForm
@@ -31,7 +32,8 @@ class Region:
     """What runs as one kernel: boxes joined by wires that stay in fast memory.
 
     `boxes` are names of boxes, in order; `loads` the wires it reads from slow memory (in order of first
-    use), `stores` those it writes there, `inner` those that live and die on chip.
+    use; aliases under their own names), `stores` those it writes there, `inner` those that live and die on
+    chip.
     """
 
     boxes: tuple[str, ...]
@@ -115,6 +117,24 @@ class Term:
         return found
 
     @cached_property
+    def aliases(self) -> dict[str, Alias]:
+        """Views of arrays in slow memory, by wire: no kernel makes them, who reads one loads from the array.
+
+        >>> from diagkit.term.boxes import Reduce, View
+        >>> from diagkit.term.symbols import coordinate
+        >>> x, y = Axis("x"), Axis("y", 3)
+        >>> first = View("first", (y,), ("X",), (coordinate("y"),))
+        >>> sums = Term((Array("X", (Axis("x", 5),)),), (first, Reduce("s", (), ("first",), "sum", ("y",))), ("s",))
+        >>> sums.aliases["first"].array, sums.regions
+        ('X', (Region(boxes=('s',), loads=('first',), stores=('s',), inner=()),))
+        """
+        return find_aliases(self)
+
+    def array(self, wire: str) -> str:
+        """The array that moves where `wire` is loaded: itself, unless it is an alias."""
+        return self.aliases[wire].array if wire in self.aliases else wire
+
+    @cached_property
     def axes(self) -> dict[str, Axis]:
         """Every axis of the diagram by name, in order of appearance."""
         return {axis.name: axis for wire in self.wires.values() for axis in wire.axes}
@@ -184,6 +204,22 @@ class Term:
         """The primitives that a region runs, blocks opened, in order."""
         return flatten(self.box(name) for name in region.boxes)
 
+    def merges(self, region: Region, axis: str) -> bool:
+        """Whether a kernel only brings together what others have stored along `axis`: it reads the axis off
+        their wires alone and stores nothing along it. It holds such an axis whole, however others group it."""
+        loads = [wire for wire in region.loads if axis in names(self.wires[wire].axes)]
+        arrays = [self.array(wire) for wire in loads]
+        others = all(axis in names(self.wires[array].axes) and array in self._columns for array in arrays)
+        return bool(loads) and others and not any(axis in names(self.wires[w].axes) for w in region.stores)
+
+    def grouped(self, region: Region) -> dict[str, Label]:
+        """The group labels of level 1 that cut a kernel, by axis: those on axes that its wires carry (wires of
+        positions do not count), but for axes that it `merges`."""
+        wires = [*region.loads, *(box.name for box in self.primitives(region))]
+        carried = {axis.name for wire in wires if not self.wires[wire].virtual for axis in self.wires[wire].axes}
+        labels = (label for label in self.labels if (label.kind, label.level) == ("group", 1))
+        return {one.axis: one for one in labels if one.axis in carried and not self.merges(region, one.axis)}
+
     def form(self, region: Region) -> StreamForm | None:
         """The stream of that region, or None."""
         return next((form for form in self.forms if form.region == region.boxes), None)
@@ -198,8 +234,9 @@ def flatten(boxes: Iterable[Box]) -> tuple[Box, ...]:
 
 
 def find_regions(term: Term) -> tuple[Region, ...]:
-    """Join boxes over wires of level 1 and up; a box of positions only runs where it is read."""
-    root = {box.name: box.name for box in term.boxes if not _virtual(term, box.name)}
+    """Join boxes over wires of level 1 and up; a box of positions only runs where it is read, an alias never."""
+    made = (box.name for box in term.boxes if not _virtual(term, box.name) and box.name not in term.aliases)
+    root = {name: name for name in made}
 
     def find(name: str) -> str:
         while root[name] != name:
@@ -214,16 +251,16 @@ def find_regions(term: Term) -> tuple[Region, ...]:
         if box.name in root:
             members.setdefault(find(box.name), []).append(box.name)
     regions = [_region(term, group) for group in members.values()]
-    regions = _in_order(regions)
+    regions = _in_order(term, regions)
     alone = [box.name for box in term.boxes if _virtual(term, box.name) and box.name in term.outputs]
     regions += [Region(_with_positions(term, [name]), (), (name,), ()) for name in alone]
     return tuple(regions)
 
 
-def _in_order(regions: list[Region]) -> list[Region]:
+def _in_order(term: Term, regions: list[Region]) -> list[Region]:
     """Each region after those whose stores it loads."""
     maker = {wire: number for number, region in enumerate(regions) for wire in region.stores}
-    reads = {n: [maker[w] for w in region.loads if w in maker] for n, region in enumerate(regions)}
+    reads = {n: [maker[w] for w in map(term.array, region.loads) if w in maker] for n, region in enumerate(regions)}
     try:
         return [regions[number] for number in TopologicalSorter(reads).static_order()]
     except CycleError:

@@ -1,0 +1,122 @@
+"""Loads through views: how many elements of the array behind an alias a kernel loads.
+
+The array is covered as the alias covers it: each of its elements once per tile that reads it, positions
+beyond it never. A coordinate ``floor(x / 64)`` reads one element per block of 64 positions and tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import sympy
+
+from diagkit.cost.kernel import Kernel, product, tiles
+from diagkit.cost.masks import Mask
+from diagkit.cost.visits import Clip, Cut, make_visited
+from diagkit.term import Alias, Run, at_least, coordinate, exact, shifted
+
+Limits = list[tuple[Any, Any]]
+"""(shift, size): a coordinate counts only where 0 <= coordinate + shift < size."""
+
+
+def loaded_through(kernel: Kernel, alias: Alias, mask: Mask) -> Any:
+    """The elements of the array behind `alias` that all groups of a kernel load."""
+    along = kernel.streamed if any(axis.name == kernel.streamed for axis in alias.over) else None
+    if along and mask.bounds:
+        return _visited(kernel, alias, mask)
+    again = kernel.chunks if along and along not in alias.read else 1
+    return product((*_counts(kernel, alias, ()), kernel.repeats(alias.read), again))
+
+
+def tile_through(kernel: Kernel, alias: Alias) -> Any:
+    """The elements of the array behind `alias` that belong to one full tile; the streamed axis passed whole."""
+    found = []
+    for run, read in zip(alias.runs, alias.coordinates, strict=True):
+        sizes = {axis.name: exact(axis.size) for axis in alias.over}
+        extents = [kernel.grouped.get(axis, sizes[axis]) for axis in run.axes]
+        whole = all(axis not in kernel.grouped for axis in run.axes)
+        if run.block > 1:
+            found.append(tiles(extents[0], _unit(kernel, run)))
+        else:
+            found.append(_inside(run, _limits(alias, read)) if whole else product(tuple(extents)))
+    return product(tuple(found))
+
+
+def _counts(kernel: Kernel, alias: Alias, but: Iterable[str]) -> Iterator[Any]:
+    """What each coordinate reads in all tiles together; those that depend on one of the axes `but` left out."""
+    for run, read in zip(alias.runs, alias.coordinates, strict=True):
+        if not set(run.axes) & set(but):
+            yield _blocks(kernel, alias, run) if run.block > 1 else _inside(run, _limits(alias, read))
+
+
+def _blocks(kernel: Kernel, alias: Alias, run: Run) -> Any:
+    (axis,) = (axis for axis in alias.over if axis.name in run.axes)
+    return tiles(exact(axis.size), _unit(kernel, run))
+
+
+def _unit(kernel: Kernel, run: Run) -> Any:
+    """The positions that share one element within a tile: a block, or the tile where that is smaller."""
+    (axis,) = run.axes
+    tile = kernel.chunk if axis == kernel.streamed else kernel.grouped.get(axis)
+    return sympy.Integer(run.block) if tile is None else sympy.Min(tile, run.block)
+
+
+def _limits(alias: Alias, read: Any) -> Limits:
+    """The bounds on one coordinate. That an axis of open size keeps it under another name is understood."""
+    sizes = {axis.name: axis.length for axis in alias.over}
+    renamed = {coordinate(name) for name, length in sizes.items() if length is None}
+    open_ = {axis.size for axis in alias.axes if axis.length is None}
+    found = []
+    for position, length in alias.bounds:
+        shift = shifted(position, read)
+        if shift is not None and not (position in renamed and length in open_):
+            found.append((shift, exact(length)))
+    return found
+
+
+def _inside(run: Run, limits: Limits) -> Any:
+    """The positions of a run within its limits."""
+    first, step = run.ends[0], abs(run.stride)
+    lows = [sympy.ceiling(-(first + shift) / step) for shift, _ in limits]
+    highs = [sympy.ceiling((size - shift - first) / step) for shift, size in limits]
+    low, high = _greatest([sympy.S.Zero, *lows]), -_greatest([-one for one in (run.count, *highs)])
+    return high - low if at_least(high, low) else sympy.Max(0, high - low)
+
+
+def _greatest(values: list[Any]) -> Any:
+    kept: list[Any] = []
+    for value in values:
+        if not any(at_least(other, value) for other in kept):
+            kept = [other for other in kept if not at_least(value, other)] + [value]
+    return sympy.Max(*kept)
+
+
+def _visited(kernel: Kernel, alias: Alias, mask: Mask) -> Any:
+    """The same under a mask that skips chunks."""
+    streamed, sizes = str(kernel.streamed), {axis.name: axis for axis in kernel.term.axes.values()}
+    touched = {streamed, *mask.axes}
+    unit = {axis: _unit(kernel, run) if run.block > 1 else 1 for run in alias.runs for axis in run.axes}
+    met = [run for run in alias.runs if touched & set(run.axes)]
+    clipped = [axis for run in met if _bound(alias, run) for axis in run.axes if axis not in touched]
+    axes = (*mask.axes, *clipped)
+    others = [Cut(sizes[a].size, kernel.grouped.get(a, sizes[a].size), unit.get(a, 0)) for a in axes]
+    bounds = [replace(one, slopes=(*one.slopes, *(0 for _ in clipped))) for one in mask.bounds]
+    stream = Cut(sizes[streamed].size, kernel.chunk, unit.get(streamed, 0))
+    rest = [exact(sizes[axis].size) for run in met for axis in run.axes if axis not in {*touched, *clipped}]
+    found = make_visited(stream, others, bounds, list(_clips(alias, met, streamed, axes)))
+    return product((*_counts(kernel, alias, touched), *rest, kernel.repeats(alias.read, axes), found))
+
+
+def _bound(alias: Alias, run: Run) -> Limits:
+    return _limits(alias, alias.coordinates[alias.runs.index(run)])
+
+
+def _clips(alias: Alias, runs: list[Run], streamed: str, axes: tuple[str, ...]) -> Iterator[Clip]:
+    """The limits of some coordinates, as of positions along the streamed axis and `axes`."""
+    for run in runs:
+        read = sympy.expand(alias.coordinates[alias.runs.index(run)])
+        slopes = tuple(read.coeff(coordinate(axis)) for axis in axes)
+        for shift, size in _limits(alias, read):
+            yield Clip(read.coeff(coordinate(streamed)), slopes, run.start + shift, size)
