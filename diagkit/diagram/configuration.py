@@ -15,17 +15,18 @@ from diagkit.machine import Machine, Pipeline, Sheet
 from diagkit.term import FORMATS, DiagkitError
 
 ASSUMED = (
-    ("buffers", "chunks lie in shared memory as often as there are buffers; one is filled while another is read"),
-    ("opaque", "what passes between products and registers goes through shared memory, one tile each way"),
-    ("on chip", "all that is made on the chip has one format, accumulators too"),
-    ("pieces", "a product's result leaves its fragment in pieces of d' columns and is added on d'' at a time"),
-    ("stream", "each multiprocessor fetches its chunks by itself; nothing is shared through a cache"),
+    ("buffers", "one copy of a chunk is filled while another is read (a reading of Table 1; buffers=1 has none)"),
+    ("opaque", "what passes between products and registers goes through shared memory (section 6; opaque=False)"),
+    ("on chip", "all that is made on the chip has one format, accumulators too (a reading of Table 1; on_chip=...)"),
     (
-        "fused",
-        "the rate of the FMA units counts a product and its sum as two; a lone maximum is charged as one of the two",
+        "pieces",
+        "a result leaves its fragment d' columns at a time and is added on d'' at a time (a reading; pieces={})",
     ),
-    ("clock", "is the one that the stated peak of the products implies"),
+    ("stream", "each multiprocessor fetches its chunks by itself, through no cache (assumed; see Theorem 2)"),
+    ("fused", "a product and its sum are two operations; a lone maximum is charged as one of the two (assumed)"),
+    ("clock", "is the one that the stated peak of the products implies (derived from the machine's file)"),
 )
+"""Name and text, with the place in arXiv 2412.03317 or "assumed", and the option that changes it."""
 WORKERS = {128: "warpgroup", 32: "warp"}
 PLACES = ("block", "worker", "thread")
 

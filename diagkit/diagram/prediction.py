@@ -16,14 +16,14 @@ from diagkit.term import DiagkitError, Term, depth, promote
 ASSUMED = (
     (
         "unshared",
-        "each group fetches all it needs by itself; off: those that run at once fetch as one tile (Theorem 2)",
+        "each group fetches all it needs by itself (assumed; off: those at work at once fetch as one, Theorem 2)",
     ),
-    ("special", "exponentials, quotients and roots take the special-function units' time; off: they take none"),
-    ("fma", "maxima, sums, differences, scaling take the FMA units' time in fp32; off: they take none"),
+    ("special", "exponentials, quotients, roots take the special-function units' time (the machine's file; off: none)"),
+    ("fma", "maxima, sums, scaling take the FMA units' time in fp32 (the machine's file; off: none)"),
 )
 """What may be switched off: name and text."""
 TIME_HEAD = ("time, µs", "TFLOP/s", "bottleneck")
-FIXED = "no latency, no launch, every unit at its stated peak"
+FIXED = "no latency, no launch, every unit at its stated peak (assumed)"
 
 
 @dataclass(frozen=True, repr=False)

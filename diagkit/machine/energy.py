@@ -13,7 +13,7 @@ from diagkit.machine.facts import Machine, MachineError
 from diagkit.machine.show import Sheet
 
 ASSUMED = (
-    ("alone", "operations and memories alone: no instructions, wires, leakage, or idle parts of the board"),
+    ("alone", "operations and memories alone: no instructions, wires, leakage, or idle parts (assumed)"),
     ("older", "where a chip has no figures of its own, those of an older process stand for it: see the machine's file"),
 )
 

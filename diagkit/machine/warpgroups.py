@@ -20,12 +20,13 @@ from itertools import pairwise
 from diagkit.machine.facts import Machine, MachineError
 
 ASSUMED = (
-    ("softmax", "is its exponentials alone, slowed by the overhead: row maxima, sums and casts are in the overhead"),
-    ("overhead", "is the same for both formats; 2/3 is chosen to meet the FlashAttention-3 figures, not derived"),
-    ("products", "run at the stated tensor rate, in one format unless a configuration says otherwise"),
-    ("units", "each unit serves one warpgroup at a time, first come first served, and never yields midway"),
-    ("moving", "keys and values are always there in time; launch, first and last steps are left out"),
+    ("softmax", "is its exponentials alone, slowed by the overhead: row maxima, sums and casts are in it (assumed)"),
+    ("overhead", "is the same for both formats; 2/3 is chosen to meet FlashAttention-3 (section 6; overhead=0)"),
+    ("products", "run at the stated tensor rate, in one format unless a configuration says so (the machine's file)"),
+    ("units", "each unit serves one warpgroup at a time, first come first served, never yields midway (assumed)"),
+    ("moving", "keys and values are always there in time; launch, first and last steps are left out (assumed)"),
 )
+"""Name and text, with the place in arXiv 2412.03317 or "assumed", and the option that changes it."""
 HALF = Fraction(1, 2)
 OVERHEAD = Fraction(2, 3)
 UNITS = {"QK": "tensor", "softmax": "special", "PV": "tensor"}
