@@ -43,6 +43,18 @@ def test_its_numbers_are_those_of_the_diagram() -> None:
     assert f"Held: {one.held:,} of 232,448 bytes of a block. Moved: {one.moved:,} bytes." in words(shown.svg())
 
 
+def test_groups_that_share_fetch_together_what_on_says() -> None:
+    alone = explorer(g_q=128, s_x=64)
+    shared = alone.at(shared=True)
+    one = flash().formats("fp16").on("H100-SXM", q=4096, x=4096, d=128, g_q=128, s_x=64).but("unshared")
+    assert (shared.reading.fetched, shared.reading.times) == (one.moved, one.times)
+    assert shared.reading.moved == alone.reading.moved == alone.reading.fetched > shared.reading.fetched
+    assert any(f"Fetched together: {one.moved:,} bytes." in text for text in words(shared.svg()))
+    controls = Controls(alone)
+    controls.shared.value = True
+    assert controls.figure.value == shared.svg()
+
+
 def test_tiles_start_at_the_best_and_stay_within_their_axes() -> None:
     shown = explorer()
     assert shown.reading.best is not None

@@ -2,5 +2,6 @@
 
 from diagkit.diagram.diagram import Diagram
 from diagkit.diagram.table import cost_table
+from diagkit.diagram.together import moved_together
 
-__all__ = ["Diagram", "cost_table"]
+__all__ = ["Diagram", "cost_table", "moved_together"]

@@ -31,7 +31,8 @@ class Explorer:
     format of all inputs (None: as they are). `sizes` are elements by name of the axis; the name of another
     size makes one follow it; tiles that are not given start at the best legal ones. In a notebook it
     displays as sliders over a figure; where nothing runs (an export, a stored notebook) as that figure.
-    `at` gives the same with something changed.
+    `at` gives the same with something changed. Times are for groups that fetch for themselves or, where
+    `shared`, for groups that run at once and fetch together what they have in common (Theorem 2).
 
     Errors: DiagkitError for a missing size or an unknown name, MachineError for an unknown machine.
 
@@ -45,18 +46,25 @@ class Explorer:
     """
 
     def __init__(
-        self, *diagrams: Term, machine: str = "H100-SXM", dtype: str | None = "fp16", form: str = "", **sizes: Any
+        self,
+        *diagrams: Term,
+        machine: str = "H100-SXM",
+        dtype: str | None = "fp16",
+        form: str = "",
+        shared: bool = False,
+        **sizes: Any,
     ) -> None:
         self.forms = forms_of(diagrams)
         self.form = form or list(self.forms)[-1]
+        self.shared = bool(shared)
         self.machine, self.dtype, self.given = named(machine), check_format(dtype) if dtype else None, dict(sizes)
         self._check()
         self.state = self._state()
 
     def at(self, **changes: Any) -> Explorer:
         """The same with other `machine`, `dtype`, `form`, sizes or tiles."""
-        now = {"machine": self.machine, "dtype": self.dtype, "form": self.form, **self.given}
-        return Explorer(*self.forms.values(), **{**now, **changes})
+        now = {"machine": self.machine, "dtype": self.dtype, "form": self.form, "shared": self.shared}
+        return Explorer(*self.forms.values(), **{**now, **self.given, **changes})
 
     def _check(self) -> None:
         if self.form not in self.forms:
@@ -87,7 +95,7 @@ class Explorer:
         tiles = ((tile, int(self.given.get(tile, start.get(tile, 1)))) for tile in tiles_of(self.term))
         axes = tiles_of(self.term)
         within = tuple((tile, max(1, min(number, lengths[axes[tile]]))) for tile, number in tiles)
-        return State(self.term, self.machine, self.sizes, within)
+        return State(self.term, self.machine, self.sizes, within, self.shared)
 
     @property
     def reading(self) -> Reading:

@@ -44,7 +44,9 @@ def lines(reading: Reading) -> list[tuple[str, bool]]:
     low, high = (brief(rate, "FLOP/s") for rate in times.rate())
     said = [(f"Cannot run: {reason}.", True) for reason in reading.reasons]
     said += [(f"{state.machine} in {state.kind}: {sizes}.", False)]
-    said += [(f"Held: {reading.held:,} of {reading.room:,} bytes of a block. Moved: {reading.moved:,} bytes.", False)]
+    together = f" Fetched together: {reading.fetched:,} bytes." * state.shared
+    held = f"Held: {reading.held:,} of {reading.room:,} bytes of a block. Moved: {reading.moved:,} bytes."
+    said += [(held + together, False)]
     both = f"{brief(times.overlapped, 's')} if all overlaps, {brief(times.serial, 's')} if nothing does"
     said += [(f"Waits for {times.bottleneck}: {both}; {low} to {high}.", False)]
     return said + [(best_line(reading), False)] * bool(tiles_of(state.term))

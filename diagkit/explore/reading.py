@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
 from diagkit import cost, derive, machine, program
 from diagkit.cost import Amounts, LegalTile
+from diagkit.diagram import moved_together
 from diagkit.machine import Machine, MachineError, Times, times
 from diagkit.term import FORMATS, DiagkitError, Term, at_level, promote
 
@@ -24,12 +25,14 @@ Pairs = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class State:
-    """A diagram on a machine; sizes and tiles in elements."""
+    """A diagram on a machine; sizes and tiles in elements. Where `shared`, groups that run at once fetch what
+    they have in common once (Theorem 2); else each fetches for itself."""
 
     term: Term
     machine: str
     sizes: Pairs
     tiles: Pairs
+    shared: bool = False
 
     @property
     def kind(self) -> str:
@@ -45,10 +48,12 @@ class State:
 @dataclass(frozen=True)
 class Reading:
     """What moves and is held (bytes), the `room` of a block, the times, FLOP per byte; the best legal tile with
-    its own, and why this tile is none (`reasons`)."""
+    its own, and why this tile is none (`reasons`). `fetched` are the bytes that the times are for: what moves,
+    or less where groups share."""
 
     state: State
     moved: int
+    fetched: int
     held: int
     room: int
     times: Times
@@ -107,15 +112,22 @@ def read(state: State) -> Reading:
     amounts = {name: int(values[0]) for name, values in ready(state.term).at(**state.everything).items()}
     moved, held = amounts.pop("moved"), amounts.pop("held")
     room = one.capacity("shared", per_block=True)
-    found = times(one, {"global": float(moved)}, {unit: float(n) for unit, n in amounts.items()}, state.kind)
+    fetched = _together(replace(state, machine=""), one.multiprocessors) if state.shared else moved
+    found = times(one, {"global": float(fetched)}, {unit: float(n) for unit, n in amounts.items()}, state.kind)
     best = best_tile(state.term, state.machine, state.sizes)
     reasons = (*_refused(state), *_unlawful(state), *_too_large(state, held, room), *_unstated(state, found))
-    return Reading(state, moved, held, room, found, amounts.get("tensor", 0) / max(moved, 1), best, reasons)
+    intensity = amounts.get("tensor", 0) / max(fetched, 1)
+    return Reading(state, moved, fetched, held, room, found, intensity, best, reasons)
+
+
+@lru_cache(maxsize=1024)
+def _together(state: State, count: int) -> int:
+    return moved_together(state.term, None, state.everything, count)
 
 
 def best_state(state: State, best: LegalTile) -> State:
     """The same with the best tiles."""
-    return State(state.term, state.machine, state.sizes, tuple(best.tiles.items()))
+    return replace(state, tiles=tuple(best.tiles.items()))
 
 
 @lru_cache(maxsize=256)

@@ -26,14 +26,18 @@ class Controls:
         self.explorer = explorer
         self.turning = False
         self.menus = {"form": self._menu("diagram"), "machine": self._menu("machine"), "dtype": self._menu("format")}
+        self.shared = ipywidgets.Checkbox(description="groups share a cache", layout=ipywidgets.Layout(width="24em"))
         self.sizes: dict[str, Any] = {}
         self.tiles: dict[str, Any] = {}
         self.sliders = ipywidgets.HBox(layout=ipywidgets.Layout(flex_flow="row wrap"))
         self.figure, self.said = ipywidgets.HTML(), ipywidgets.HTML()
-        self.menu_row = ipywidgets.HBox(list(self.menus.values()), layout=ipywidgets.Layout(flex_flow="row wrap"))
+        self.menu_row = ipywidgets.HBox(
+            [*self.menus.values(), self.shared], layout=ipywidgets.Layout(flex_flow="row wrap")
+        )
         self.box = ipywidgets.VBox([self.menu_row, self.sliders, self.said, self.figure])
         for name, menu in self.menus.items():
             menu.observe(self._turned(name), "value")
+        self.shared.observe(self._turned("shared"), "value")
         self.show()
 
     def _menu(self, said: str) -> Any:
@@ -86,6 +90,7 @@ class Controls:
         }
         for name, menu in self.menus.items():
             _set(menu, options[name], getattr(explorer, name))
+        self.shared.value = explorer.shared
 
     def _set_sliders(self) -> None:
         explorer = self.explorer
