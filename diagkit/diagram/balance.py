@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 import sympy
 
 from diagkit import cost, machine
-from diagkit.machine import Machine
+from diagkit.machine import Machine, Sheet
 from diagkit.term import FORMATS, DiagkitError, Term, size
 
 
@@ -78,13 +77,15 @@ class Balance:
             ("least sizes", sizes),
         ]
 
+    def table(self) -> Sheet:
+        """The rows under a head."""
+        return Sheet(("moving and computing in balance", ""), tuple(self.rows()))
+
     def __repr__(self) -> str:
-        width = max(len(name) for name, _ in self.rows())
-        return "\n".join(f"{name:<{width}}  {value}" for name, value in self.rows())
+        return repr(self.table())
 
     def _repr_html_(self) -> str:
-        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self.rows())
-        return f"<table>{cells}</table>"
+        return self.table()._repr_html_()
 
 
 def balance(term: Term, name: str, level: str, dtype: str, sizes: Mapping[str, int]) -> Balance:

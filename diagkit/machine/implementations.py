@@ -26,7 +26,9 @@ class Implementation:
 
 
 FA3 = Implementation(True, False, "FlashAttention-3 (arXiv 2407.08608), sections 3.1 and 3.2")
-FA2 = Implementation(False, True, "FlashAttention-3 (arXiv 2407.08608), section 1: FlashAttention-2 knows no Hopper")
+FA2 = Implementation(
+    False, True, "FlashAttention-3 (arXiv 2407.08608), section 1: FlashAttention-2 is written for Ampere"
+)
 SAGE = Implementation(False, True, "assumed: SageAttention's first kernels are written as FlashAttention-2 is")
 SAGE_HOPPER = Implementation(
     True, False, "assumed: SageAttention's kernels for Hopper are written as FlashAttention-3 is"
