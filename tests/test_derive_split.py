@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+import sympy
+import view_cases
 from derive_cases import FORMS, arrays_for, attention, e, matmul, q, term, variance, x
 
 import diagkit as dk
 from diagkit import ops
 from diagkit.derive import fuse, group, split, stream
-from diagkit.term import StreamError
+from diagkit.program import lower
+from diagkit.term import StreamError, size
 
 
 def same_numbers(made, plain, length):
@@ -34,7 +37,7 @@ def kernels(made):
 def test_attention_becomes_partials_and_a_merge():
     parted = split(stream(group(fuse(attention()), q="g_q"), x="s_x"), x=4)
     partials, merge = kernels(parted)[-2:]
-    states = ("P.max.part.stored", "P.sum.part", "O.acc.part")
+    states = ("P.sum.part.log", "O.acc.part.mean")
     assert partials == (("Q", "K.parts", "V.parts"), states) and merge == (states, ("O",))
     assert parted.outputs == ("O",) and parted.forms == () and [label.axis for label in parted.labels] == ["q"]
     assert parted.steps[-1].call == ("split", (("x", 4),)) and parted.steps[-1].kind == "rewrite"
@@ -44,6 +47,7 @@ def test_attention_becomes_partials_and_a_merge():
 def test_the_first_kernel_streams_again():
     parted = stream(split(fuse(attention()), x=4), x_in="s_x")
     assert [state.name for state in parted.forms[0].state] == ["P.max.part", "P.sum.part", "O.acc.part"]
+    assert [box.name for box in parted.forms[0].tail] == ["P.sum.part.log", "O.acc.part.mean"]
     assert [axis.name for axis in parted.forms[0].state[0].axes] == ["q", "x_part"]
 
 
@@ -101,3 +105,42 @@ def test_a_stored_wire_along_the_axis_is_refused():
     with pytest.raises(StreamError, match="'B' carries x and is stored") as refused:
         split(plain, x=2)
     assert refused.value.box == "B" and "kernel of its own" in refused.value.remedy
+
+
+def test_parts_read_their_keys_where_they_lie():
+    parted = split(fuse(attention()), x=4)
+    assert {parted.array(name) for name in ("K.parts", "V.parts")} == {"K", "V"}
+    assert not {"K.parts", "V.parts"} & {name for region in parted.regions for name in region.boxes}
+
+
+def test_split_decoding_moves_what_the_table_says():
+    """H = 2 x h_kv d + h d (1 + S) + 2 S h (d + 1) for one query, its heads h = k r in groups."""
+    k, r, d = map(size, ("k", "r", "d"))
+    for parts in (1, 2, 4, 7):
+        moved = view_cases.split_attention(parts).transfers()
+        h, S = k * r, parts
+        wanted = 2 * x.size * k * d + h * d * (1 + S) + 2 * S * h * (d + 1)
+        assert sympy.expand(moved.total().subs(size("q"), 1) - wanted) == 0
+        at = {"k": 2, "r": 3, "d": 5, "x": 11}
+        count = lower(view_cases.split_attention(parts), **at, q=1, s_x=2).count()
+        assert count.total() == wanted.subs({size(name): number for name, number in at.items()})
+
+
+def test_partial_states_that_something_can_tell_apart_are_stored_whole():
+    S = dk.array("S", q, x)
+    top = dk.amax(S, x, name="m")
+    z = dk.total(dk.exp(S - top), x, name="z")
+    both = split(fuse(term(top, z)), x=3)
+    assert kernels(both)[-1][0] == ("m.part.stored", "z.part")
+    alone = split(fuse(term(dk.logsumexp(S, over=x, name="L"))), x=3)
+    assert kernels(alone)[-1][0] == ("L.sum.part.log",)
+    s, t = (dk.total(dk.exp(S - top) * dk.array(f"w_{name}", x), x, name=name) for name in "st")
+    signed = s / t
+    assert kernels(split(fuse(term(signed)), x=3))[-1][0] == ("m.part.stored", "s.part", "t.part")
+
+
+def test_each_part_is_a_group_and_the_merge_comes_second():
+    made = view_cases.split_attention(4)
+    partials, merge = made.regions
+    assert set(made.grouped(partials)) == {"k", "x_part"} and set(made.grouped(merge)) == {"k"}
+    assert merge.loads == partials.stores

@@ -15,6 +15,7 @@ import sympy
 
 from diagkit.derive.fuse import refuse_stores
 from diagkit.derive.history import AnyTerm, rewrite, take
+from diagkit.derive.lean import Lean, lean
 from diagkit.derive.stream import first_form
 from diagkit.term import (
     Axes,
@@ -33,6 +34,7 @@ from diagkit.term import (
     arg,
     coordinate,
     names,
+    quotient,
     where,
 )
 
@@ -44,8 +46,10 @@ def split(term: AnyTerm, /, *, region: str | None = None, **parts: int) -> AnyTe
 
     The first has the axes ``x_part`` (`parts` of them) and ``x_in`` (ceil(x / parts) positions each) in
     place of x, and makes one partial state per part; the second merges them and finishes. Both may be
-    grouped and streamed again. The last part is short where the parts do not divide x: what lies
-    beyond the end is masked with 0, or with -inf or +inf in a maximum or minimum.
+    grouped and streamed again. A maximum and a sum of exponentials are stored as one logarithm where nobody
+    can tell (see `derive.lean`). The arrays are read in parts where they lie: nothing is copied. The last
+    part is short where the parts do not divide x: what lies beyond the end is masked with 0, or with -inf or
+    +inf in a maximum or minimum.
 
     Raises StreamError where the region cannot be streamed along the axis, or stores a wire that carries
     it; AxisError for an unknown axis or an axis name that is taken.
@@ -133,6 +137,7 @@ class _Columns:
     called: dict[str, str] = field(default_factory=dict)
     partial: dict[str, str] = field(default_factory=dict)
     masks: dict[tuple[str, Any], str] = field(default_factory=dict)
+    ones: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.axes = {name: wire.axes for name, wire in self.term.wires.items()}
@@ -157,8 +162,24 @@ class _Columns:
         starts = {state.name: state.start for state in self.form.state}
         for box in _specialised(self.form.step, starts, self.called):
             self._part(box)
-        for state in self.form.state:
-            self.partial[state.name] = self._stored(self.called.get(state.new, state.new))
+        made = {state.name: self.called.get(state.new, state.new) for state in self.form.state}
+        found = lean(self.form, self._stores())
+        self.partial = {name: self._stored(wire) for name, wire in made.items()} if found is None else {}
+        if found is not None:
+            self._one_less(found, made)
+
+    def _stores(self) -> tuple[str, ...]:
+        return next(one.stores for one in self.term.regions if one.boxes == self.form.region)
+
+    def _one_less(self, found: Lean, made: dict[str, str]) -> None:
+        """The partial states with one sum as 1: the maximum takes its logarithm, the others are divided by it."""
+        top, below = made[found.top.name], made[found.sum.name]
+        log = Map(self.fresh(f"{below}.log"), self.axes[top], (top, below), arg(0) + sympy.log(arg(1)))
+        self.partial[found.top.name] = self.add(log, level=0)
+        self.ones = {f"{found.sum.name}.left": sympy.S.One}
+        for wire in (made[state.name] for state in found.rest):
+            mean = Map(self.fresh(f"{wire}.mean"), self.axes[wire], (wire, below), quotient(arg(0), arg(1)))
+            self.partial[next(name for name, one in made.items() if one == wire)] = self.add(mean, level=0)
 
     def _part(self, box: Box) -> None:
         if isinstance(box, Index) and names(box.axes) == (self.cut.axis.name,):
@@ -241,9 +262,9 @@ class _Columns:
     def combine(self) -> None:
         """The second kernel: every partial state carried to the merged one, reduced over the parts."""
         starts = {f"{state.name}.right": state.start for state in self.form.state}
-        called = {f"{state.name}.left": self.partial[state.name] for state in self.form.state}
+        called = {f"{name}.left": wire for name, wire in self.partial.items()}
         merged = {f"{state.name}.merged": state.name for state in self.form.state}
-        for box in _specialised(self.form.merge, starts, {}):
+        for box in _specialised(self.form.merge, {**starts, **self.ones}, {}):
             inputs = tuple(merged.get(wire, called.get(wire, wire)) for wire in box.inputs)
             made = replace(box, inputs=inputs, axes=self._parted(box, inputs))
             if box.name in merged:

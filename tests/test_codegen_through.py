@@ -1,0 +1,78 @@
+"""Kernels that load through views, on both engines: right numbers, and counts that are the formula's."""
+
+import numpy as np
+import pytest
+import view_cases as cases
+from view_cases import x
+
+import diagkit as dk
+from diagkit.bench.count import count
+from diagkit.program import lower
+from diagkit.term import FormatError
+
+ENGINES = ("numba", "triton")
+DECODING = {"k": 2, "r": 2, "q": 1, "d": 16, "s_x": 16}
+CODES = {"q": 20, "d": 16, "e": 16, "g_q": 16, "s_x": 16}
+
+
+def agrees(made, engine, arrays=None, open_=("x",), **sizes):
+    """The kernels agree with float64 on `arrays`, and count what the formula says; sizes `open_` stay open."""
+    pytest.importorskip(engine, reason="no wheel for this system")
+    arrays = cases.numbers(made, **sizes) if arrays is None else arrays
+    arrays = {n: value.astype(np.float32) if value.dtype.kind == "f" else value for n, value in arrays.items()}
+    kernel = made.kernel(engine, **{name: size for name, size in sizes.items() if name not in open_})
+    found = kernel.check(arrays=arrays)
+    assert found.passed, found
+    assert dict(count(kernel.program, engine, arrays).transfers) == made.transfers().at(**sizes)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_split_decoding_at_any_length(engine):
+    """Parts that divide the keys, a short last part, parts without any keys, no keys at all: one text."""
+    for length in (64, 37, 5, 0):
+        agrees(cases.split_attention(4), engine, **DECODING, x=length)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_split_decoding_where_rows_see_nothing(engine):
+    made = cases.split_attention(4, mask=True)
+    arrays = cases.numbers(made, k=2, r=2, q=2, d=16, x=21)
+    arrays["M"][0] = False
+    arrays["M"][1, :10] = False
+    agrees(made, engine, arrays, **DECODING | {"q": 2}, x=21)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_codes_with_a_scale_per_block_stream(engine):
+    """Tiles of several blocks, then tiles within one."""
+    for width, length in ((8, 50), (32, 70)):
+        agrees(cases.scaled(width), engine, **CODES, x=length)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_array_under_two_names(engine):
+    agrees(cases.gram(), engine, q=21, x=21, d=16, g_q=16, g_x=16, open_=())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", ["shifted", "backwards", "every third", "beyond", "repeated", "twice"])
+def test_each_view(engine, name):
+    made = cases.VIEWS[name]()
+    agrees(made, engine, cases.numbers(made, x=11), open_=(), **({"x": 11} if "x" in made.open_sizes else {}))
+
+
+def test_blocks_that_triton_cannot_spread_are_refused_by_name():
+    pytest.importorskip("triton", reason="no wheel for this system")
+    with pytest.raises(FormatError, match="'Ks' has one for each 12 positions of 'x'") as refused:
+        _ = cases.scaled(12).kernel("triton", **CODES | {"s_x": 24}).source
+    assert refused.value.axis == "x" and "a power of two" in refused.value.remedy
+    assert lower(cases.scaled(12), s_x=24).kernels
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_int4_codes_through_a_view(engine):
+    K = dk.array("K", x, dk.axis("d", 16), dtype="int4")
+    blocks = dk.blocked(K, name="B", x=16)
+    made = dk.Diagram(dk.total(blocks * 2.0, "x_in", name="Y"), name="codes").fuse().group(x_block=1)
+    codes = np.random.default_rng(0).integers(-8, 8, (37, 16), np.int8)
+    agrees(made, engine, {"K": codes}, open_=(), x=37)
