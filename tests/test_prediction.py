@@ -76,6 +76,24 @@ def test_each_assumption_can_be_switched_off() -> None:
         found.but("luck")
 
 
+def test_a_tile_may_be_chosen_for_its_time() -> None:
+    """The least transfers have the shortest chunks, and the state is rescaled after each: 16 FMA a score."""
+    least, fast = (FLASH.on("H100-SXM", dtype="fp16", aim=aim, **LONG) for aim in ("transfers", "time"))
+    assert least.tiles["s_x"] == 16 < fast.tiles["s_x"]
+    assert least.moved < fast.moved
+    assert fast.times.overlapped < least.times.overlapped
+    assert fast.fits
+    shared = FLASH.on("H100-SXM", dtype="fp16", aim="time", without=("unshared",), **LONG)
+    others = (FLASH.on("H100-SXM", dtype="fp16", without=("unshared",), **LONG, s_x=chunk) for chunk in (32, 64, 128))
+    assert all(shared.times.overlapped <= one.times.overlapped for one in others)
+    assert shared.times.bottleneck == "tensor"
+    given = FLASH.on("T4", dtype="fp16", aim="time", **LONG, s_x=32)
+    assert given.tiles["s_x"] == 32
+    assert FLASH.across(["T4"], "fp16", aim="time", **LONG)["T4"].fits
+    with pytest.raises(DiagkitError, match="no aim 'luck'"):
+        FLASH.on("T4", aim="luck", **LONG)
+
+
 def test_groups_that_fetch_together_fetch_as_one_large_tile() -> None:
     """132 tiles of 128 rows hold all of 16384: keys and values come once (Theorem 2)."""
     found = FLASH.on("H100-SXM", dtype="fp16", **LONG, g_q=128, s_x=128)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from diagkit.diagram.prediction import TIME_HEAD, Prediction, predict
+from diagkit.diagram.fastest import aimed
+from diagkit.diagram.prediction import TIME_HEAD, Prediction
 from diagkit.machine import Energy, MachineError, Sheet
 from diagkit.term import Term
 
@@ -61,9 +62,14 @@ def _spent(used: Energy) -> tuple[str, str]:
 
 
 def across(
-    term: Term, machines: Sequence[str], dtype: str | None, without: Sequence[str], sizes: Mapping[str, int]
+    term: Term,
+    machines: Sequence[str],
+    dtype: str | None,
+    without: Sequence[str],
+    aim: str,
+    sizes: Mapping[str, int],
 ) -> Across:
-    """The predictions for `term` on `machines` by name, at sizes and tiles in elements (see `prediction.predict`).
+    """The predictions for `term` on `machines` by name, at sizes and tiles in elements (see `fastest.aimed`).
 
     A machine that states no peak for the format, or too little memory for any tile, has its reason in its place.
     """
@@ -71,9 +77,9 @@ def across(
     refused: dict[str, str] = {}
     for name in machines:
         try:
-            one = predict(term, name, dtype, sizes)
+            one = aimed(term, name, dtype, without, aim, sizes)
             one.machine.peak(one.dtype)
-            found[name] = one.but(*without) if without else one
+            found[name] = one
         except MachineError as error:
             refused[name] = f"refused: no {error.field}"
     return Across(found, refused, tuple(machines))

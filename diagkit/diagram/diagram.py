@@ -209,21 +209,34 @@ class Diagram(Term):
         """The loop nest on all levels, sub-loops inside tiles: runs and counts every crossing."""
         return program.nested(self, **sizes)
 
-    def on(self, machine: str, dtype: str | None = None, without: Sequence[str] = (), **sizes: int) -> Prediction:
+    def on(
+        self,
+        machine: str,
+        dtype: str | None = None,
+        without: Sequence[str] = (),
+        aim: str = "transfers",
+        **sizes: int,
+    ) -> Prediction:
         """On a machine of data/machines: the legal tile, the time by resource, the bottleneck, TFLOP/s with their
-        band, energy; `without` names assumptions to switch off (see `prediction.ASSUMED`)."""
-        from diagkit.diagram.prediction import predict
+        band, energy. `without` names assumptions to switch off (see `prediction.ASSUMED`); `aim` says what the
+        tile is best for, "transfers" or "time" (see `fastest.aimed`)."""
+        from diagkit.diagram.fastest import aimed
 
-        found = predict(self, machine, dtype, sizes)
-        return found.but(*without) if without else found
+        return aimed(self, machine, dtype, without, aim, sizes)
 
     def across(
-        self, machines: Sequence[str], dtype: str | None = None, without: Sequence[str] = (), **sizes: int
+        self,
+        machines: Sequence[str],
+        dtype: str | None = None,
+        without: Sequence[str] = (),
+        aim: str = "transfers",
+        **sizes: int,
     ) -> Across:
-        """On several machines, side by side: ``across(["T4", "B200"], "fp16", q=4096, x=4096, d=128)``."""
+        """On several machines, side by side: ``across(["T4", "B200"], "fp16", q=4096, x=4096, d=128)``; options
+        as of `on`."""
         from diagkit.diagram.across import across
 
-        return across(self, machines, dtype, without, sizes)
+        return across(self, machines, dtype, without, aim, sizes)
 
     def sweep(self, machines: Any, dtype: str | None = None, **sizes: Any) -> Sweep:
         """Amounts and times at every combination of machines, sizes and tiles, in one table:

@@ -71,7 +71,7 @@ class Prediction:
     def timed(self) -> tuple[str, ...]:
         """Time, rate and bottleneck as tables show them."""
         low, high = self.times.rate()
-        time = f"{self.times.overlapped * 1e6:.4g} to {self.times.serial * 1e6:.4g}"
+        time = f"{_short(self.times.overlapped * 1e6, 4)} to {_short(self.times.serial * 1e6, 4)}"
         return time, f"{_short(low / 1e12)} to {_short(high / 1e12)}", self.times.bottleneck
 
     @property
@@ -130,9 +130,9 @@ def by_level(moved: int, into_registers: int) -> dict[str, float]:
     return {"global": float(moved)} | inner
 
 
-def _short(number: float) -> str:
-    """Three digits, or all of a whole number that has more."""
-    return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
+def _short(number: float, digits: int = 3) -> str:
+    """So many digits, or all of a whole number that has more."""
+    return f"{number:.{digits}g}" if number < 1000 else f"{number:,.0f}"
 
 
 def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[str, int]) -> Prediction:
