@@ -96,6 +96,23 @@ def test_options_say_what_they_change(hopper):
     assert mixed.configuration("H100-SXM", opaque=False, **TOY).held("worker") == 128 * 128
 
 
+def test_threads_that_share_a_row_each_keep_its_statistics():
+    """64 rows on 128 threads: half a row of results and scores each, but no half of a maximum."""
+    half = DEEP.formats("fp16").configuration("H100-SXM", **{**TOY, "w_q": 64})
+    held = {(each.name, each.role): each.bytes for each in half.variables if each.place == "thread"}
+    assert (held["O.acc", "state"], held["P.exp", "row"], held["P.max", "state"]) == (128, 64, 2)
+
+
+def test_heads_and_numbers_for_tiles_are_laid_out_alike():
+    numbers = examples.attention().fuse().group(q=384).stream(x=64).group(level=2, q=128).formats("fp16")
+    named = DEEP.formats("fp16").configuration("H100-SXM", **SIZES)
+    found = numbers.configuration("H100-SXM", d=128)
+    assert [found.held(place) for place in ("block", "worker", "thread")] == [
+        named.held(place) for place in ("block", "worker", "thread")
+    ]
+    assert found.by_unit == named.by_unit
+
+
 def test_one_chunk_more_is_what_the_work_says():
     one = one_chunk(at_level(DEEP, 1), "x", 64, SIZES)
     assert sum(amount for (_, unit), amount in one.items() if unit == "special") == 65

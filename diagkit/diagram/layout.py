@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import ceil, prod
 from typing import Any
 
 from diagkit import cost, machine
@@ -123,7 +123,7 @@ class Layout:
             yield self._per_thread(wire, "factor", *self.shape(wire, 2))
 
     def _per_thread(self, name: str, role: str, shape: str, elements: int) -> Variable:
-        return Variable(name, role, "thread", f"{shape} / {self.threads}", elements // self.threads, self.on_chip)
+        return Variable(name, role, "thread", f"{shape} / {self.threads}", ceil(elements / self.threads), self.on_chip)
 
     def _fragments(self, box: Contract) -> Iterator[Variable]:
         """The result of a product, or where its axis is cut in pieces: one piece, and what is added on at a time."""

@@ -141,7 +141,7 @@ def hatching(box: BoxOf) -> list[tuple[tuple[float, float], tuple[float, float]]
     """Rising lines that fill a rectangle, each cut off at its edges.
 
     >>> hatching((0, 0, 6, 6))
-    [((0, 6), (6, 0))]
+    [((0.0, 6.0), (6.0, 0.0))]
     """
     left, top, right, bottom = box
     high, lines, at = bottom - top, [], left + HATCH
