@@ -407,3 +407,71 @@ def test_an_extreme_that_is_carried_already_is_not_carried_twice(big):
     assert len(farther.forms[0].state) == 1
     whole = farther.reference(X=scores)
     assert np.allclose(farther.lower(c=2).run(X=scores), whole) and farther.law(X=scores)
+
+
+SHIFTED = {
+    "a maximum times a factor": lambda X, Y, c: dk.exp(X * c - c * dk.amax(X * 1, x, name="m")) * Y,
+    "a maximum and a bias": lambda X, Y, c: dk.exp(X - (c + dk.amax(X * 1, x, name="m"))) * Y,
+    "half of everything": lambda X, Y, c: dk.exp(X * 0.5 - 0.5 * dk.amax(X * 1, x, name="m")),
+    "a minimum and a bias": lambda X, Y, c: dk.exp((c + dk.amin(-X, x, name="n")) + X) * Y,
+}
+
+
+@pytest.mark.parametrize("summand", SHIFTED)
+def test_shifts_made_of_a_maximum_in_a_box_of_their_own(summand):
+    """Where a chunk sees nothing its maximum is -inf, and so is what is made of it; -inf - (-inf) is no number."""
+    X, Y, c = dk.array("X", q, x), dk.array("Y", q, x), dk.array("c", q)
+    plain = term(dk.total(SHIFTED[summand](X, Y, c), x, name="T"))
+    flash = stream(fuse(plain), x=None)
+    rng = np.random.default_rng(19)
+    scores = rng.normal(size=(3, LENGTH))
+    scores[:2, :4] = -np.inf
+    arrays = {"X": scores, "Y": rng.normal(size=(3, LENGTH)), "c": rng.random(3) + 0.5}
+    used = {array.name: arrays[array.name] for array in plain.inputs}
+    fold, whole = Fold(flash, flash.forms[0], used, {"q": 3, "x": LENGTH}), outputs(plain, used)
+    assert np.isfinite(whole["T"]).all()
+    for _ in range(30):
+        cuts = random_cuts(LENGTH, rng)
+        close(fold.finish(fold.fold(cuts)), whole)
+        close(fold.finish(tree(fold, cuts, rng)), whole)
+
+
+@pytest.mark.parametrize("hoist", [True, False])
+@pytest.mark.parametrize("extreme", [dk.amax, dk.amin])
+def test_an_extreme_less_the_log_of_what_may_be_an_empty_sum(extreme, hoist):
+    """Empty and dead parts have the logarithm of 0 in them: it waits for the end."""
+    X, Y = dk.array("X", q, x), dk.array("Y", q, x)
+    plain = term(extreme(X - dk.log(dk.total(dk.exp(Y), x, name="Z")), x, name="T"))
+    flash = stream(fuse(plain), x=None, hoist=hoist)
+    rng = np.random.default_rng(23)
+    arrays = {"X": rng.normal(size=(3, LENGTH)), "Y": rng.normal(size=(3, LENGTH))}
+    arrays["Y"][:2, :4] = -np.inf
+    fold, whole = Fold(flash, flash.forms[0], arrays, {"q": 3, "x": LENGTH}), outputs(plain, arrays)
+    for cuts in ([0, 0, 2, 4, LENGTH], [0, 4, 4, LENGTH]):
+        close(fold.finish(fold.fold(cuts)), whole)
+        close(fold.finish(tree(fold, cuts, rng)), whole)
+
+
+LIKE = ["attention", "attention, normalised", "two outputs", "grouped heads", "attention block", "tempered", "base two"]
+DEAD = [*LIKE, "boolean mask", "causal mask", "bottom-right mask", "window mask", "added mask", "soft-cap", "softmin"]
+
+
+@pytest.mark.parametrize("name", [*DEAD, "joint softmax", "summed heads", "entropy", "projected cross-entropy"])
+def test_random_trees_of_huge_and_dead_parts(name):
+    """Logits of 1e4 either way, and where a mask can hide them, whole parts hidden: never NaN where the whole is a
+    number, and its value."""
+    flash, plain = streamed(name)
+    rng = np.random.default_rng(29)
+    sizes, arrays = arrays_for(plain, "x", LENGTH, rng)
+    for array in plain.inputs:
+        if array.name in ("Q", "S", "H"):
+            arrays[array.name] = np.where(rng.random(arrays[array.name].shape) < 0.5, -1.0, 1.0) * 1e4
+        if array.name in ("M", "B"):
+            arrays[array.name][:2, :] = False if array.name == "M" else -np.inf
+    fold, whole = Fold(flash, flash.forms[0], arrays, sizes), outputs(plain, arrays)
+    for _ in range(20):
+        cuts = random_cuts(LENGTH, rng)
+        for state in (fold.fold(cuts), tree(fold, cuts, rng)):
+            for wire, value in fold.finish(state).items():
+                assert not np.isnan(value).any(), wire
+                np.testing.assert_allclose(value, whole[wire], rtol=1e-6, atol=1e-6)

@@ -177,6 +177,18 @@ def guarded(expr: Any, extremes: Mapping[Any, Any], may_vanish: Callable[[Any], 
     return expr.replace(_divides(may_vanish), lambda power: quotient(ONE, 1 / power))
 
 
+def settled(expr: Any, extremes: Mapping[Any, Any], may_vanish: Callable[[Any], bool]) -> Any:
+    """As `guarded`, for what sees no element of the chunk: there an extreme that has seen nothing is 0 wherever
+    it stands, since what is made of it shifts elements that are infinite themselves, or is begun anew.
+
+    >>> m, c = value("m"), value("c")
+    >>> settled(c * m, {m: 1}, lambda below: False)
+    c*finite(m)
+    """
+    shifts = {m: sign * finite(sign * m) for m, sign in extremes.items()}
+    return guarded(expr.xreplace(shifts), {}, may_vanish)
+
+
 def _is_power(expr: Any) -> bool:
     return bool(expr.is_Pow and expr.base.is_number and not expr.exp.is_number)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.derive.algebra import NEW, ONE, after, gathered, guarded, is_positive, renewed, settles
+from diagkit.derive.algebra import NEW, ONE, after, gathered, guarded, is_positive, renewed, settled, settles
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import Accumulator, Sums
 from diagkit.term import Axes, Box, Cast, Contract, Index, Map, Reduce, StreamError, arg, value, where
@@ -161,7 +161,8 @@ class Writer:
             ]
             places = {arg(place): symbol for place, symbol in fixed}
             extremes = {place: sign for place, symbol in places.items() if (sign := self._extreme(symbol))}
-            changed["expr"] = guarded(box.expr, extremes, lambda below: self._may_vanish(below.xreplace(places)))
+            guard = guarded if self.chain.carries(box.name) else settled
+            changed["expr"] = guard(box.expr, extremes, lambda below: self._may_vanish(below.xreplace(places)))
         self.add(replace(box, **changed))
 
     def operand(self, core: Any, source: str, owner: str) -> str:

@@ -128,10 +128,11 @@ class Sums:
         return True
 
     def _extreme(self, name: str, box: Any, formulas: list[Any]) -> bool:
-        """A maximum or minimum: terms are hoisted, and what is left may shift."""
+        """A maximum or minimum: terms are hoisted always, since one may be infinite for now (the log of an
+        empty sum); what is left may shift."""
         (formula,), waiting = formulas, self.chain.waiting
         inside = self.chain.inside(formulas, self.over)
-        outside, core = split_terms(formula, inside, waiting) if self.hoist else (ZERO, formula)
+        outside, core = split_terms(formula, inside, waiting)
         moved = shift(core, inside, waiting)
         if moved is None:
             return False
