@@ -15,12 +15,13 @@ from diagkit.ops.evaluate import close_arrays, open_arrays
 from diagkit.program import Load, Store
 
 
-def run(program, arrays, workers=2):
-    """(outputs, elements moved): kernels one after the other, workers too, into memory poisoned with NaN."""
+def run(program, arrays, workers=2, counted=True):
+    """(outputs, elements moved, where counted): kernels one after the other, workers too, into memory poisoned
+    with NaN."""
     engine, memory = open_arrays(program.term, arrays)
     check_bound(program, engine.sizes)
     number = str(np.dtype(engine.compute))
-    code = write(program, number, counted=True)
+    code = write(program, number, counted=counted)
     module = executed(code.text)
     moved = {}
     slow = Slow(program, engine.sizes, number, memory)
@@ -34,7 +35,8 @@ def run(program, arrays, workers=2):
         counts = np.zeros((len(slots), workers), np.int64)
         for worker in range(workers):
             with np.errstate(all="ignore"):
-                module[entry.function](worker, workers, *given, *(engine.sizes[a] for a in entry.parameters), counts)
+                numbers = [engine.sizes[axis] for axis in entry.parameters] + [counts] * counted
+                module[entry.function](worker, workers, *given, *numbers)
         for slot, count in zip(slots, counts.sum(axis=1), strict=True):
             levels = (0, 1) if isinstance(slot, Load) else (1, 0)
             key = (slot.wire, *levels, slot.traffic)

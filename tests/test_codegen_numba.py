@@ -38,6 +38,9 @@ def check_text(case, sizes):
     for name, value in by_name(case.term, made).items():
         np.testing.assert_allclose(value, wanted[name], rtol=1e-9, atol=1e-9)
     assert moved == program.count().transfers
+    quiet, _ = plain_numba.run(program, arrays, counted=False)
+    for name, value in by_name(case.term, quiet).items():
+        np.testing.assert_allclose(value, wanted[name], rtol=1e-9, atol=1e-9)
 
 
 @settings(max_examples=150)

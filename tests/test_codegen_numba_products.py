@@ -1,5 +1,7 @@
 """Contractions in numba kernels: which way each is written, and that every way gives the numbers of float64."""
 
+import re
+
 import numpy as np
 import plain_numba
 import pytest
@@ -53,8 +55,9 @@ def test_few_rows_are_multiplied_row_by_row(shape, dtype, empty):
         arrays["B"] = (40 * arrays["B"]).astype(np.int8)
     program = lower(term, **sizes)
     assert "np.dot" not in write(program).text
-    made, _ = plain_numba.run(program, arrays)
-    np.testing.assert_allclose(made, ops.reference(term, arrays), rtol=1e-5, atol=1e-4)
+    for counted in (True, False):
+        made, _ = plain_numba.run(program, arrays, counted=counted)
+        np.testing.assert_allclose(made, ops.reference(term, arrays), rtol=1e-5, atol=1e-4)
 
 
 def dots(term, **sizes):
@@ -91,6 +94,21 @@ def test_a_compiled_kernel_for_one_query_agrees(dtype):
     made = Kernel(lower(decode(dtype)))
     assert "np.dot" not in made.source.text
     assert made.check(arrays=arrays)
+
+
+def loads(term, **options):
+    return re.findall(r"def load_(\w+)", write(lower(term), **options).text)
+
+
+def test_what_is_read_row_by_row_alone_is_not_copied_first():
+    assert loads(decode("int8")) == ["Q", "sk", "sv"]
+    assert loads(decode("int8"), counted=True) == ["Q", "K", "sk", "sv", "V"]
+    assert loads(decode("int4")) == ["Q", "K", "sk", "sv", "V"], "pairs are unpacked"
+    text = write(lower(decode("fp32"))).text
+    assert "K_tile = K[h_first, x_first : x_first + x_count]" in text and "    K_buffer" not in text
+    X, W = dk.array("X", x, e), dk.array("W", e)
+    both = Term(*ops.trace([dk.einsum("x e, e -> x", X, W, name="Y"), dk.total(X, e, name="T")], {}), "read twice")
+    assert "X" in loads(derive.fuse(both)), "a sweep reads it too"
 
 
 def test_attention_over_many_queries_is_left_to_the_blas():

@@ -119,6 +119,20 @@ class Frame:
         found = [(places or {}).get(axis) or self.position(axis).strip("()") for axis in axes]
         return f"{self.array(wire)}[{', '.join(found) or '0'}]"
 
+    def part(self, wire: str) -> str:
+        """The part of the whole array that is the tile."""
+        found = [self._span(axis) for axis in names(self.kernel.wire[wire].axes)]
+        while found and found[-1] == ":":
+            found.pop()
+        return f"{self.array(wire)}[{', '.join(found)}]" if found else self.array(wire)
+
+    def _span(self, axis: str) -> str:
+        """What the tile covers of an axis, as an index."""
+        if self.kernel.span[axis].role == "whole":
+            return ":"
+        first = self.first(axis)
+        return first if single(self.kernel, axis) else f"{first} : {first} + {self.count(axis)}"
+
     def paired(self, wire: str) -> str | None:
         """The axis along which a wire has two codes in a byte in slow memory: the last of an int4 array."""
         axes = names(self.kernel.wire[wire].axes)

@@ -3,16 +3,18 @@ rows, and any other sum of products."""
 
 from __future__ import annotations
 
+from collections import Counter
 from math import prod
 from typing import Any
 
 import sympy
 
-from diagkit.codegen.layout import Order, Product
+from diagkit.codegen.layout import Order, Product, single
 from diagkit.codegen.numba_boxes import loops
 from diagkit.codegen.numba_frame import Frame
 from diagkit.codegen.writer import Writer
-from diagkit.program import Compute
+from diagkit.program import Compute, Load, Store
+from diagkit.term import Box, names
 
 FEW = 8
 """So many rows or less are multiplied row by row: a BLAS lays out the other side anew for each product, which
@@ -22,9 +24,8 @@ pays where many rows share it."""
 def write_contract(frame: Frame, compute: Compute) -> str:
     """Write the function of a contraction; the call to it."""
     box = compute.box
-    product = frame.layout.products.get(box.name)
+    product, many = frame.layout.products.get(box.name), _read_by_rows(frame, box)
     writer = Writer()
-    many = product and _beside_few(frame, box, product)
     if many:
         _row_by_row(frame, writer, box, many, compute.column)
     elif product and frame.order(box.name) in product.made and frame.element(box.name) == "number":
@@ -32,6 +33,33 @@ def write_contract(frame: Frame, compute: Compute) -> str:
     else:
         _sum_of_products(frame, writer, box, compute.column)
     return frame.function(f"{box.name}_product", writer.lines)
+
+
+def read_in_place(frame: Frame) -> set[str]:
+    """Loaded tiles that need no copy: those that products read row by row and nothing else touches. Their rows come
+    straight from the array, through the cache; a kernel that counts copies them, to count what it copies."""
+    if frame.counted:
+        return set()
+    plain = {move.wire for move in frame.moves if isinstance(move, Load) and _as_it_lies(frame, move)}
+    for statement in frame.kernel.statements:
+        if isinstance(statement, Compute):
+            plain -= set(statement.box.inputs) - {_read_by_rows(frame, statement.box)}
+        elif isinstance(statement, Store):
+            plain.discard(statement.wire)
+    shared = Counter(frame.layout.buffer.values())
+    return {wire for wire in plain if frame.layout.buffer[wire] == wire and shared[wire] == 1}
+
+
+def _as_it_lies(frame: Frame, move: Load) -> bool:
+    """Whether the tile is a part of the array as it stands there, in its order of axes."""
+    axes = names(frame.kernel.wire[move.wire].axes)
+    held = tuple(axis for axis in axes if not single(frame.kernel, axis))
+    return getattr(move, "through", None) is None and not frame.paired(move.wire) and frame.order(move.wire) == held
+
+
+def _read_by_rows(frame: Frame, box: Box) -> str | None:
+    product = frame.layout.products.get(box.name)
+    return _beside_few(frame, box, product) if product else None
 
 
 def _beside_few(frame: Frame, box: Any, product: Product) -> str | None:

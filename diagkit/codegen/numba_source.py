@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from diagkit.codegen.layout import sized
 from diagkit.codegen.numba_boxes import buffer_length, tile_view, write_move, write_view
 from diagkit.codegen.numba_frame import Frame
-from diagkit.codegen.numba_products import write_contract
+from diagkit.codegen.numba_products import read_in_place, write_contract
 from diagkit.codegen.numba_scalars import RESERVED, prelude
 from diagkit.codegen.numba_sweeps import write_sweep
 from diagkit.codegen.passes import Step, Sweep, sweeps
@@ -141,11 +142,16 @@ class _Worker:
             w.name for w in self.frame.kernel.wires if self.frame.layout.buffer[w.name] == w.name and w.name in used
         ]
 
+    @cached_property
+    def in_place(self) -> set[str]:
+        """Loaded tiles that are parts of their arrays, not copies."""
+        return read_in_place(self.frame)
+
     @property
     def used(self) -> set[str]:
         """The owners of the buffers that are used between steps."""
         frame = self.frame
-        wires = {move.wire for move in frame.moves} | kept(frame)
+        wires = ({move.wire for move in frame.moves} | kept(frame)) - self.in_place
         for statement in frame.kernel.statements:
             wires |= {statement.wire} if isinstance(statement, Init) else set()
         return {frame.layout.buffer[wire] for wire in wires}
@@ -227,6 +233,9 @@ class _Worker:
             writer.add(call, column)
 
     def move(self, step: Load | Store, _: Collection[str]) -> None:
+        if step.wire in self.in_place:
+            self.writer.add(f"{self.frame.tile(step.wire)} = {self.frame.part(step.wire)}", step.column)
+            return
         call = write_move(self.frame, step)
         slot = self.frame.moves.index(step)
         self.writer.add(f"moved[{slot}, worker] += {call}" if self.frame.counted else call, step.column)
