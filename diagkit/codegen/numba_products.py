@@ -54,7 +54,7 @@ def _as_it_lies(frame: Frame, move: Load) -> bool:
     """Whether the tile is a part of the array as it stands there, in its order of axes."""
     axes = names(frame.kernel.wire[move.wire].axes)
     held = tuple(axis for axis in axes if not single(frame.kernel, axis))
-    return getattr(move, "through", None) is None and not frame.paired(move.wire) and frame.order(move.wire) == held
+    return move.through is None and not frame.paired(move.wire) and frame.order(move.wire) == held
 
 
 def _read_by_rows(frame: Frame, box: Box) -> str | None:
