@@ -184,6 +184,8 @@ def level_optimum(term: Term, graph: LevelGraph, caches: Iterable[str] = (), **o
     >>> level_optimum(dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b"), graph).time
     7*a*b*c/1000 + a*c/8
     """
+    if not isinstance(graph, LevelGraph):
+        raise DiagkitError(f"{graph!r} is no graph of levels", remedy="make one: LevelGraph((Level(...), ...))")
     known, found = tuple(caches), []
     for name in known:
         graph.number(name)

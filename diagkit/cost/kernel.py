@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.term import Alias, Axes, Axis, Box, InputError, Region, StreamForm, Term, Wire, wire_format
+from diagkit.term import Alias, AmountError, Axes, Axis, Box, InputError, Region, StreamForm, Term, Wire, wire_format
 
 
 @dataclass(frozen=True)
@@ -120,6 +120,20 @@ def check_names(term: Term, sizes: Iterable[str]) -> None:
             raise InputError(
                 f"{term.name} has no axis or tile {name!r}", axis=name, remedy=f"it has: {', '.join(known)}"
             )
+
+
+def amount_of(amounts: Mapping[Any, Any], key: Any) -> Any:
+    """The amount under `key`; an AmountError, which is a KeyError too, that shows a key that there is."""
+    if not isinstance(key, tuple) or key not in amounts:
+        remedy = f"a key is, for example, {tuple(next(iter(amounts)))!r}" if amounts else "nothing is counted here"
+        raise AmountError(f"no amount {key!r}", remedy=remedy)
+    return amounts[key]
+
+
+def check_unit(unit: str) -> None:
+    """Refuse a unit that is neither elements nor bytes."""
+    if unit not in ("elements", "bytes"):
+        raise InputError(f"no unit {unit!r}", remedy='use "elements" or "bytes"')
 
 
 @lru_cache(maxsize=4096)

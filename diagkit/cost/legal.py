@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
+from numbers import Integral, Real
 from typing import Any
 
 from diagkit.cost.exact import compiled, evaluate, tidy
-from diagkit.cost.kernel import check_names, kernels
+from diagkit.cost.kernel import check_names, check_unit, kernels
 from diagkit.cost.masks import loop_mask
 from diagkit.cost.memory import memory as memory_of
 from diagkit.cost.optimum import optimum
@@ -85,6 +86,8 @@ def legal_tile(
     """
     term = at_level(term, 1)
     _check_sizes(term, sizes)
+    check_unit(unit)
+    _check_room(term, memory, multiples or {})
     search = _Search(term, memory, unit, dtype, sizes, ridge)
     asked = tile_multiples(term, dtype) if multiples is None else {a: ((n, "given"),) for a, n in multiples.items()}
     reasons = _with_labels(term, asked)
@@ -95,10 +98,25 @@ def legal_tile(
 
 def _check_sizes(term: Term, sizes: Mapping[str, int]) -> None:
     check_names(term, sizes)
+    for name, number in sizes.items():
+        if not isinstance(number, Integral) or number < 0:
+            raise InputError(f"{name!r} cannot have size {number!r}", axis=name, remedy="sizes are whole numbers")
     open_axes = [name for name in term.open_sizes if name not in sizes]
     if open_axes:
         remedy = f"give also: {', '.join(open_axes)}"
         raise InputError(f"the size of {open_axes[0]!r} is not given", axis=open_axes[0], remedy=remedy)
+
+
+def _check_room(term: Term, memory: Any, multiples: Any) -> None:
+    """Refuse a memory that is no number, and multiples that are not whole numbers by axis."""
+    if not isinstance(memory, Real):
+        raise InputError(f"{memory!r} is no amount of memory", remedy="give a number; formulas are for optimum(...)")
+    if not isinstance(multiples, Mapping):
+        raise InputError(f"{multiples!r} names no axis", remedy='write for example multiples={"q": 16}')
+    for axis, number in multiples.items():
+        term.axis(axis)
+        if not isinstance(number, Integral) or number < 1:
+            raise InputError(f"no tile is a multiple of {number!r}", axis=axis, remedy="use at least 1")
 
 
 def tile_multiples(term: Term, dtype: str | None = None) -> Reasons:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import sympy
@@ -15,14 +16,14 @@ import sympy
 from diagkit.cost.closed import closed_form
 from diagkit.cost.exact import Number, evaluate, relax
 from diagkit.cost.exponents import exponents
-from diagkit.cost.kernel import check_names
+from diagkit.cost.kernel import check_names, check_unit
 from diagkit.cost.memory import memory as memory_of
 from diagkit.cost.numeric import minimise
 from diagkit.cost.posynomial import Posynomial, posynomial
 from diagkit.cost.show import Shown, Table, formula, latex
 from diagkit.cost.transfers import transfers
 from diagkit.cost.upper import undominated
-from diagkit.term import DiagkitError, Label, Term, at_level, exact, size
+from diagkit.term import DiagkitError, InputError, Label, Term, at_level, exact, size
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,6 +128,7 @@ def optimum(
     """
     term = at_level(term, 1)
     check_names(term, sizes)
+    check_unit(unit)
     moved, held = transfers(term), memory_of(term).buffered(buffers)
     held = held.napkin() if napkin else held
     moved, held = (moved.bytes(dtype), held.bytes(dtype)) if unit == "bytes" else (moved, held)
@@ -156,7 +158,7 @@ def least(
 def _problem(
     term: Term, moved: Any, held: list[Any], limit: Any, sizes: Mapping[str, Any], notes: list[str]
 ) -> _Problem:
-    given = {size(name): exact(value) for name, value in sizes.items()}
+    given = {size(name): _size(name, value) for name, value in sizes.items()}
     groups = {tile: term.axis(axis).size.subs(given) for axis, tile in _open(term, "group", given)}
     problem = _Problem(groups, relax(moved).subs(given), [column.subs(given) for column in held], limit)
     problem.columns = undominated(problem.columns)
@@ -164,6 +166,16 @@ def _problem(
     problem.notes += notes
     _shrink_chunks(problem, [tile for _, tile in _open(term, "stream", given)])
     return problem
+
+
+def _size(name: str, value: Any) -> Any:
+    """What a size is given as: a number, a formula or a name."""
+    if isinstance(value, str) and value.isidentifier():
+        return size(value)
+    number = exact(value) if isinstance(value, (int, float, sympy.Expr, Integral)) else None
+    if number is None or number.is_positive is False:
+        raise InputError(f"{name!r} cannot have size {value!r}", axis=name, remedy="give a number, a formula or a name")
+    return number
 
 
 def _limit(memory: Any) -> Any:

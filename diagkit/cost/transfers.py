@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import sympy
 
 from diagkit.cost.exact import Number, evaluate, relax
-from diagkit.cost.kernel import Kernel, kernels, product, tiles, whole_elements
+from diagkit.cost.kernel import Kernel, amount_of, kernels, product, tiles, whole_elements
 from diagkit.cost.masks import Mask, loop_mask
 from diagkit.cost.show import Shown, table
 from diagkit.cost.through import loaded_through, tile_through
@@ -52,7 +52,7 @@ class Transfers(Shown, Mapping[Transfer, Any]):
     unit: str = "elements"
 
     def __getitem__(self, key: Transfer) -> Any:
-        return dict(self.amounts)[Transfer(*key)]
+        return amount_of(dict(self.amounts), key)
 
     def __iter__(self) -> Iterator[Transfer]:
         return iter(key for key, _ in self.amounts)

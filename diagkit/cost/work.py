@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 import sympy
 
 from diagkit.cost.exact import Number, evaluate, relax
-from diagkit.cost.kernel import Kernel, kernels, product, whole_elements
+from diagkit.cost.kernel import Kernel, amount_of, kernels, product, whole_elements
 from diagkit.cost.masks import Mask, loop_mask
 from diagkit.cost.show import Shown, Table
 from diagkit.cost.transfers import masked_points
@@ -48,7 +48,7 @@ class Work(Shown, Mapping[Task, Any]):
     amounts: tuple[tuple[Task, Any], ...]
 
     def __getitem__(self, key: Task) -> Any:
-        return dict(self.amounts)[Task(*key)]
+        return amount_of(dict(self.amounts), key)
 
     def __iter__(self) -> Iterator[Task]:
         return iter(key for key, _ in self.amounts)

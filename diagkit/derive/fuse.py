@@ -29,7 +29,7 @@ def fuse(term: AnyTerm, /, *boxes: str) -> AnyTerm:
     >>> [region.boxes for region in rows.regions], [region.boxes for region in fuse(rows).regions]
     ([('E',), ('Z',)], [('E', 'Z')])
     """
-    chosen = _between(term, boxes) if boxes else _intermediates(term)
+    chosen = _between(term, _several(term, boxes)) if boxes else _intermediates(term)
     wires = [wire for wire in chosen if not term.level(wire)]
     if not wires:
         return term
@@ -40,6 +40,16 @@ def fuse(term: AnyTerm, /, *boxes: str) -> AnyTerm:
     made = take(term, {"levels": tuple(levels.items())}, relabel(term, "fuse", reason, boxes))
     refuse_stores(made)
     return made
+
+
+def _several(term: Term, boxes: tuple[Any, ...]) -> tuple[str, ...]:
+    """Names of two boxes or more: between one box and itself there is nothing to keep."""
+    unnamed = [box for box in boxes if not isinstance(box, str) or not term.box(box)]
+    if unnamed or len(boxes) < 2:
+        reason = f"{unnamed[0]!r} is no name of a box" if unnamed else f"nothing lies between {boxes[0]!r} and itself"
+        remedy = 'name the boxes at both ends, fuse("P", "O"), or none to fuse all'
+        raise FuseError(reason, box=None if unnamed else boxes[0], remedy=remedy)
+    return boxes
 
 
 def _listed(wires: list[str]) -> str:

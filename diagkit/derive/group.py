@@ -58,6 +58,10 @@ def group(term: AnyTerm, /, *, level: int = 1, **tiles: Any) -> AnyTerm:
     diagkit.term.errors.GroupError: axis 'x' cannot be grouped: softmax 'P' needs the whole of x: 'P.max' takes \
     the max over x; stream 'x' instead, or group another axis (q)
     """
+    if not tiles:
+        raise GroupError(
+            f"group({'' if level == 1 else repr(level)}) names no axis", remedy='write for example group(q="g_q")'
+        )
     made = [make_label(term, "group", axis, tile, GroupError, level) for axis, tile in tiles.items()]
     for label in made:
         refusal = next(group_refusals(term, label.axis), None)

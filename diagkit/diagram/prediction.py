@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from html import escape
+from numbers import Integral
 from typing import Any
 
 from diagkit import cost, machine
 from diagkit.cost import LegalTile
 from diagkit.diagram.together import moved_together
 from diagkit.machine import Energy, Machine, Sheet, Times, energy, times
-from diagkit.term import DiagkitError, Term, depth, promote
+from diagkit.term import DiagkitError, InputError, Term, depth, promote
 
 ASSUMED = (
     (
@@ -145,6 +146,7 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
     kind = dtype or promote([array.dtype for array in term.inputs if array.dtype != "bool"])
     need_sizes(term, given)
     sizes = term.numbers(given)
+    _need_whole(term, given, sizes)
     tiles, chosen = tiles_on(term, found, dtype, given, sizes)
     everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
     moved = cost.transfers(term).bytes(dtype).total(**everything)
@@ -155,6 +157,20 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
     fetched = int(moved), together, _into_registers(term, dtype, {**given, **everything})
     measured = times(found, by_level(int(moved), fetched[2]), work, kind)
     return Prediction(found, kind, sizes, tiles, chosen, int(moved), int(held), measured, fetched, work)
+
+
+def _need_whole(term: Term, given: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
+    """Refuse what is no size, and a tile that is wider than its axis."""
+    for name, number in given.items():
+        if not isinstance(number, Integral) or number < 1:
+            raise InputError(
+                f"{name!r} cannot have size {number!r}", axis=name, remedy="use whole numbers of at least 1"
+            )
+    for label in term.labels:
+        tile = given.get(label.tile.name) if label.tile.is_Symbol else None
+        if tile is not None and tile > sizes[label.axis]:
+            reason = f"the tile {label.tile} = {tile} is larger than axis {label.axis!r}, which has {sizes[label.axis]}"
+            raise InputError(reason, axis=label.axis, remedy=f"use at most {sizes[label.axis]}, or leave it out")
 
 
 def _into_registers(term: Term, dtype: str | None, sizes: Mapping[str, int]) -> int:

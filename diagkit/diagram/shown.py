@@ -22,9 +22,7 @@ class Picture:
 
     def save(self, path: str | Path) -> Path:
         """Write it to an .svg file; returns the path."""
-        target = Path(path)
-        if target.suffix.lower() != ".svg":
-            raise DiagkitError(f"cannot write a strip into {target.name!r}", remedy="use the suffix .svg")
+        target = draw.destination(path, [".svg"])
         target.write_text(self.svg, encoding="utf-8", newline="\n")
         return target
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +57,26 @@ _SUFFIXES: dict[str, Callable[..., bytes]] = {
 }
 
 
+def destination(path: Any, suffixes: Iterable[str]) -> Path:
+    """The file to write to: a path with one of `suffixes`, in a folder that is there.
+
+    >>> destination("picture.svg", [".svg"]).name
+    'picture.svg'
+    """
+    if not isinstance(path, str | PathLike):
+        raise DiagkitError(f"{path!r} is no path", remedy='write for example save("picture.svg")')
+    target = Path(path)
+    if target.suffix.lower() not in suffixes:
+        raise DiagkitError(f"cannot draw into {target.name!r}", remedy=f"use a suffix of: {', '.join(suffixes)}")
+    if not target.parent.is_dir():
+        reason = f"there is no folder {str(target.parent)!r} to save {target.name!r} in"
+        raise DiagkitError(reason, remedy="make the folder first, or name one that is there")
+    return target
+
+
 def save(term: Term, path: Any, table: Table | None = None) -> Path:
     """Write the picture to a file; the suffix (.svg, .png, .pdf) says as what. Returns the path."""
-    target = Path(path)
-    if target.suffix.lower() not in _SUFFIXES:
-        raise DiagkitError(f"cannot draw into {target.name!r}", remedy=f"use a suffix of: {', '.join(_SUFFIXES)}")
+    target = destination(path, _SUFFIXES)
     target.write_bytes(_SUFFIXES[target.suffix.lower()](term, table))
     return target
 

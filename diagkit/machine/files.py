@@ -53,6 +53,8 @@ def load(name: str) -> Machine:
     >>> load("h100-sxm").name
     'H100-SXM'
     """
+    if not isinstance(name, str):
+        raise MachineError(f"{name!r} is no name of a machine", remedy=f"known: {', '.join(names())}, here")
     if name.endswith(".toml"):
         return read(Path(name), name)
     if name.lower() == "here":

@@ -30,6 +30,12 @@ class InputError(DiagkitError):
     """Arrays handed to a diagram that do not fit it: missing, extra, of the wrong shape or kind."""
 
 
+class AmountError(InputError, KeyError):
+    """An amount that a table of costs does not have under the name asked for."""
+
+    __str__ = Exception.__str__  # KeyError would quote the message
+
+
 class TermError(DiagkitError):
     """A diagram that is not one: an unknown wire, a name used twice, an output nobody makes."""
 
