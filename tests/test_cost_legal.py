@@ -8,16 +8,17 @@ from derive_cases import attention
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diagkit.cost import evaluate, legal_tile, memory, tile_multiples, transfers, work
+from diagkit.cost import evaluate, legal_tile, memory, optimum, tile_multiples, transfers, work
 from diagkit.derive import fuse, group, stream
 from diagkit.term import DiagkitError, InputError
 
 small = st.integers(1, 14)
 
 
-def brute(term, limit, tiles, sizes, step):
+def brute(term, limit, tiles, sizes, step, unit="elements"):
     """The least transfers over all legal tiles, by trying each of them."""
     moved, held = transfers(term), memory(term)
+    moved, held = (moved.bytes(), held.bytes()) if unit == "bytes" else (moved, held)
     every = [sorted({*range(step.get(axis, 1), sizes[axis] + 1, step.get(axis, 1)), sizes[axis]}) for axis in tiles]
     found = []
     for choice in product(*every):
@@ -56,6 +57,26 @@ def check(term, limit, tiles, sizes, step):
     )
     if term in (tiled_matmul(), masked("none")):
         assert best.moved >= best.bound * (1 - 1e-9)
+
+
+formats = st.sampled_from(["fp32", "fp16", "fp8e4m3", "int4"])
+
+
+@settings(max_examples=25)
+@given(small, small, small, st.integers(3, 300), formats, formats)
+def test_mixed_formats_are_never_worse_than_search(rows, inner, cols, limit, left, right):
+    """In bytes: no tile of whole numbers moves less than the legal one, and none less than the optimum."""
+    sizes, tiles = {"a": rows, "b": inner, "c": cols}, {"a": "g_a", "b": "s_b", "c": "g_c"}
+    term = tiled_matmul(left, right)
+    least = brute(term, limit, tiles, sizes, {}, "bytes")
+    if least is None:
+        with pytest.raises(DiagkitError, match="the smallest legal tiles hold"):
+            legal_tile(term, limit, multiples={}, unit="bytes", **sizes)
+        return
+    best = legal_tile(term, limit, multiples={}, unit="bytes", **sizes)
+    assert best.moved == least == transfers(term).bytes().total(**sizes, **best.tiles)
+    assert best.held == memory(term).bytes().peak(**sizes, **best.tiles) <= limit
+    assert optimum(term, limit, unit="bytes", **sizes).transfers <= least * (1 + 1e-9)
 
 
 @settings(max_examples=10)

@@ -276,7 +276,10 @@ def _numeric(problem: _Problem, objective: Posynomial, bounds: list[Posynomial])
     free = [one.free_symbols - set(problem.most) for one in (*sums, problem.limit, *problem.most.values())]
     still = sorted({symbol.name for symbols in free for symbol in symbols})
     if still:
-        raise DiagkitError("these sums have no optimum in closed form", remedy=f"give numbers for: {', '.join(still)}")
+        names = ", ".join(sorted(tile.name for tile in problem.most))
+        within = f"{formula(sums[1])} <= {formula(problem.limit)}"
+        reason = f"no closed form says which {names} make {formula(sums[0])} least within {within}"
+        raise DiagkitError(reason, remedy=f"give numbers for: {', '.join(still)}")
     most = {tile: float(top) for tile, top in problem.most.items()}
     found = minimise(objective, bounds, float(problem.limit), list(most.values()))
     edge = {tile for tile, value in found.items() if value > most[tile] * (1 - 1e-6)}

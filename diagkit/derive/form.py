@@ -13,8 +13,9 @@ from typing import Any
 import sympy
 
 from diagkit.derive.algebra import NEW, ONE, after, gathered, guarded, is_positive, renewed, settled, settles
+from diagkit.derive.partial import Accumulator
 from diagkit.derive.sort import Sorted
-from diagkit.derive.sums import Accumulator, Sums
+from diagkit.derive.sums import Sums
 from diagkit.term import Axes, Box, Cast, Contract, Index, Map, Reduce, StreamError, arg, value, where
 
 _LARGE = sympy.Float(1e308)

@@ -8,8 +8,9 @@ import sympy
 
 from diagkit.derive.algebra import NEW, gathered, renewed
 from diagkit.derive.history import Identity
+from diagkit.derive.partial import Accumulator
 from diagkit.derive.sort import Sorted
-from diagkit.derive.sums import LEMMA, Accumulator, Sums
+from diagkit.derive.sums import LEMMA, Sums
 from diagkit.term import plain, quotient, value
 
 _SHORT = {"max": "m", "sum": "z", "min": "n"}

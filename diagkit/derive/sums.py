@@ -12,7 +12,6 @@ Factors and terms that do not see the axis are *hoisted* out of the sum first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product as combinations
 from typing import Any
 
@@ -34,50 +33,12 @@ from diagkit.derive.algebra import (
     split_terms,
     terms,
 )
+from diagkit.derive.partial import STARTS, Accumulator, Centre, op_of
 from diagkit.derive.sort import Sorted, halves
-from diagkit.term import Axes, Contract, Reduce, StreamError, names, plain, quotient, value
+from diagkit.term import Axes, Contract, StreamError, names, plain, quotient, value
 
 LEMMA = "lemma: centred sums (Welford, Chan)"
-_STARTS = {"sum": ZERO, "max": -sympy.oo, "min": sympy.oo}
 _MOST_TERMS = 64
-
-
-@dataclass(frozen=True)
-class Accumulator:
-    """One thing that is carried: the `op` over the axes `over` of the product of `operands`.
-
-    `carry` is what the old value becomes when a chunk changes what it waits for; `sources` are the
-    wires that the operands were taken from.
-    """
-
-    name: str
-    axes: Axes
-    op: str
-    over: tuple[str, ...]
-    operands: tuple[Any, ...]
-    sources: tuple[str, ...]
-    carry: Any
-    contracts: bool
-
-    @property
-    def start(self) -> Any:
-        """The value of nothing."""
-        return _STARTS[self.op]
-
-
-@dataclass(frozen=True)
-class Centre:
-    """A deviation from a running mean: the values `of` minus the partial sum `total` over the count."""
-
-    symbol: Any
-    of: Any
-    total: Any
-    count: Any
-
-    @property
-    def mean(self) -> Any:
-        """The mean of what has been seen."""
-        return quotient(self.total, self.count)
 
 
 class Sums:
@@ -98,7 +59,7 @@ class Sums:
     @staticmethod
     def start_of(box: Any) -> Any:
         """What a reduction makes of nothing."""
-        return _STARTS[_op(box)]
+        return STARTS[op_of(box)]
 
     def by_name(self) -> dict[str, Accumulator]:
         """The accumulators by the wire that carries them."""
@@ -114,7 +75,7 @@ class Sums:
             return
         self.summand[value(name)] = plain(self.chain.full(product(formulas)))
         waits = {s for formula in formulas for s in formula.free_symbols & waiting}
-        case = self._plain if not waits else self._sum if _op(box) == "sum" else self._extreme
+        case = self._plain if not waits else self._sum if op_of(box) == "sum" else self._extreme
         if not case(name, box, formulas):
             raise self._refusal(name, box, formulas)
 
@@ -377,25 +338,21 @@ class Sums:
         self.chain.axes[value(name)] = axes
         kept = tuple((core, source) for core, source in zip(cores, sources, strict=True) if core != 1)
         made = Accumulator(
-            name, axes, _op(box), over, tuple(c for c, _ in kept), tuple(s for _, s in kept), carry,
+            name, axes, op_of(box), over, tuple(c for c, _ in kept), tuple(s for _, s in kept), carry,
             isinstance(box, Contract) and len(kept) > 1,
         )  # fmt: skip
-        known = self.found.setdefault(self._key(_op(box), cores), made)
+        known = self.found.setdefault(self._key(op_of(box), cores), made)
         self._worth(name, value(known.name))
         return value(known.name)
 
     def _refusal(self, name: str, box: Any, formulas: list[Any]) -> StreamError:
         waits = [w for wire in box.inputs for w in self.chain.waits.get(wire, ())]
         last = next(w for w in reversed(self.chain.reductions) if w in waits)
-        how = "factor" if _op(box) == "sum" else "shift"
-        what = f"each chunk of {self.chain.axis} changes what it takes the {_op(box)} of, and not by a {how}"
+        how = "factor" if op_of(box) == "sum" else "shift"
+        what = f"each chunk of {self.chain.axis} changes what it takes the {op_of(box)} of, and not by a {how}"
         return StreamError(
             f"{name!r} waits for {last!r}: {what}",
             axis=self.chain.axis,
             box=name,
             remedy=f"run two passes: end a kernel at {last!r}, then stream the rest",
         )
-
-
-def _op(box: Any) -> str:
-    return str(box.op) if isinstance(box, Reduce) else "sum"

@@ -1,0 +1,61 @@
+"""What is carried from chunk to chunk: partial results, and the running means that deviations are taken from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+
+from diagkit.derive.algebra import ZERO
+from diagkit.term import Axes, Reduce, quotient
+
+STARTS = {"sum": ZERO, "max": -sympy.oo, "min": sympy.oo}
+"""What each operation makes of nothing."""
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """One thing that is carried: the `op` over the axes `over` of the product of `operands`.
+
+    `carry` is what the old value becomes when a chunk changes what it waits for; `sources` are the
+    wires that the operands were taken from.
+    """
+
+    name: str
+    axes: Axes
+    op: str
+    over: tuple[str, ...]
+    operands: tuple[Any, ...]
+    sources: tuple[str, ...]
+    carry: Any
+    contracts: bool
+
+    @property
+    def start(self) -> Any:
+        """The value of nothing."""
+        return STARTS[self.op]
+
+
+@dataclass(frozen=True)
+class Centre:
+    """A deviation from a running mean: the values `of` minus the partial sum `total` over the count."""
+
+    symbol: Any
+    of: Any
+    total: Any
+    count: Any
+
+    @property
+    def mean(self) -> Any:
+        """The mean of what has been seen."""
+        return quotient(self.total, self.count)
+
+
+def op_of(box: Any) -> str:
+    """The operation of a reduction; a contraction sums.
+
+    >>> op_of(Reduce("m", (), ("X",), "max", ("x",)))
+    'max'
+    """
+    return str(box.op) if isinstance(box, Reduce) else "sum"
