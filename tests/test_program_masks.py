@@ -163,3 +163,15 @@ def _seen(mask, rows, cols):
     for i, j in np.ndindex(rows, cols):
         seen[i, j] = made[tuple({"a": i, "b": j}[name] for name in names)]
     return seen
+
+
+def test_a_loop_that_never_runs_holds_no_chunk():
+    """Its formula says what a kernel must have room for: chunks and scores beyond what such a run holds."""
+    hidden = flash(mask=dk.index(x) > dk.index(q) + 100)
+    sizes = {"q": 8, "x": 8, "d": 3, "e": 2, "g_q": 4, "s_x": 4}
+    count = lower(hidden, **sizes).count()
+    assert count.transfers["K", 0, 1, "input"] == count.transfers["V", 0, 1, "input"] == 0
+    queries, results, statistics = 4 * 3, 4 * 2, 2 * 4
+    assert count.peak == queries + results + statistics
+    shown = lower(flash(mask=dk.index(x) >= dk.index(q)), **sizes).count()
+    assert shown.peak == count.peak + 4 * (3 + 2) + 4 * 4

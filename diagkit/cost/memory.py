@@ -45,7 +45,8 @@ class Column:
 
 @dataclass(frozen=True, repr=False)
 class Memory(Shown):
-    """What is live at level 1, column by column of every kernel, in `unit` ("elements" or "bytes").
+    """What is live at level 1, column by column of every kernel, in `unit` ("elements" or "bytes"): what there
+    must be room for. A run whose masks hide every chunk of a loop holds less.
 
     `paper` is the napkin form: loads, chunks and stored outputs only, one column per kernel; in `apart` one
     for each box that reads a chunk, with the chunks that this box reads.

@@ -87,7 +87,15 @@ class Derivation:
 
 
 def derivation(term: Term) -> Derivation:
-    """How `term` came about: its steps, as data."""
+    """How `term` came about: its steps, as data.
+
+    >>> import diagkit as dk
+    >>> q, x = dk.axes("q x")
+    >>> plain = dk.Diagram(dk.total(dk.exp(dk.array("X", q, x)), over=x, name="T"))
+    >>> rows = plain.fuse().group(q="g_q")
+    >>> [step.rule for step in derivation(rows).steps]
+    ['fuse', 'group']
+    """
     return Derivation(term, term.steps)
 
 
@@ -98,7 +106,15 @@ def _literal(words: str) -> str:
 
 def replay(done: Derivation, term: AnyTerm) -> AnyTerm:
     """Take the same steps on another diagram. Raises what the steps raise where one is not lawful there,
-    and LabelError for a step of a rule that this version does not know."""
+    and LabelError for a step of a rule that this version does not know.
+
+    >>> import diagkit as dk
+    >>> q, x = dk.axes("q x")
+    >>> plain = dk.Diagram(dk.total(dk.exp(dk.array("X", q, x)), over=x, name="T"))
+    >>> rows = plain.fuse().group(q="g_q")
+    >>> replay(derivation(rows), plain) == rows
+    True
+    """
     if not isinstance(done, Derivation):
         raise LabelError(f"{done!r} is no derivation", remedy="give another diagram's .derivation")
     for step in done.steps:
@@ -194,7 +210,16 @@ def _label(label: Label) -> str:
 
 
 def diff(before: Term, after: Term) -> Difference:
-    """Which wires changed level, which labels and which columns came and went between two diagrams."""
+    """Which wires changed level, which labels and which columns came and went between two diagrams.
+
+    >>> import diagkit as dk
+    >>> q, x = dk.axes("q x")
+    >>> plain = dk.Diagram(dk.total(dk.exp(dk.array("X", q, x)), over=x, name="T"))
+    >>> rows = plain.fuse().group(q="g_q")
+    >>> print(diff(plain, rows))
+    f(X): level 0 -> 1
+    + group q in tiles of g_q
+    """
     old, new = ({box.name: box for box in term.boxes} for term in (before, after))
     both = [name for name in old if name in new]
     return Difference(

@@ -14,6 +14,11 @@ def formats(term: AnyTerm, /, dtype: str | None = None, **by_array: str) -> AnyT
     Masks and class numbers keep theirs unless named. What is made from the inputs follows them;
     accumulators stay at least fp32. Raises FormatError for a format that does not exist and InputError
     for an input that does not.
+
+    >>> import diagkit as dk
+    >>> doubled = dk.Diagram(2 * dk.array("X", dk.axis("x")))
+    >>> formats(doubled, "fp16").inputs
+    (Array('X', (Axis('x'),), 'fp16'),)
     """
     known = {array.name for array in term.inputs}
     for name in by_array:

@@ -75,7 +75,13 @@ def group(term: AnyTerm, /, *, level: int = 1, **tiles: Any) -> AnyTerm:
 
 
 def ungroup(term: AnyTerm, /, *axes: str) -> AnyTerm:
-    """The diagram without the group labels of `axes` (of all axes where none is named)."""
+    """The diagram without the group labels of `axes` (of all axes where none is named).
+
+    >>> import diagkit as dk
+    >>> doubled = dk.Diagram(2 * dk.array("X", dk.axis("x")))
+    >>> ungroup(doubled.group(x="g_x")) == doubled
+    True
+    """
     for axis in axes:
         if not any((label.kind, label.axis) == ("group", term.axis(axis).name) for label in term.labels):
             grouped = ", ".join(label.axis for label in term.labels if label.kind == "group") or "none"

@@ -70,7 +70,13 @@ def _sub_stream(term: AnyTerm, axis: str, tile: Any, level: int) -> AnyTerm:
 
 
 def unstream(term: AnyTerm, /, *axes: str) -> AnyTerm:
-    """The diagram without the streams along `axes` (along any axis where none is named)."""
+    """The diagram without the streams along `axes` (along any axis where none is named).
+
+    >>> import diagkit as dk
+    >>> rows = dk.Diagram(dk.total(dk.array("X", dk.axis("x")), over="x", name="T"))
+    >>> unstream(rows.stream(x="s_x")) == rows
+    True
+    """
     gone = {term.axis(axis).name for axis in axes} or {form.axis for form in term.forms}
     labels = tuple(label for label in term.labels if label.kind != "stream" or label.axis not in gone)
     forms = tuple(form for form in term.forms if form.axis not in gone)

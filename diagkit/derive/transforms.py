@@ -163,6 +163,11 @@ def permute(term: AnyTerm, /, **orders: str | int) -> AnyTerm:
     No sum, maximum or minimum sees the order of what it takes. Streamed backwards, the first keys come last: the
     attention that language models pay to them no longer hides what comes after. Raises AxisError where the
     order is seen: by positions, by an output, by a view.
+
+    >>> import diagkit as dk
+    >>> rows = dk.Diagram(dk.total(dk.array("X", dk.axis("x")), over="x", name="T"))
+    >>> [box.name for box in permute(rows, x="reversed").boxes]
+    ['X.reversed', 'T']
     """
     made = term
     for axis, order in orders.items():

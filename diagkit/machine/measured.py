@@ -98,7 +98,11 @@ def system_facts() -> Iterator[Number]:
 
 
 def cores() -> int:
-    """Cores that this process may run on."""
+    """Cores that this process may run on.
+
+    >>> 1 <= cores() <= (os.cpu_count() or 1)
+    True
+    """
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

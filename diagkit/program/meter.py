@@ -130,7 +130,8 @@ class Count:
 
     @property
     def peak(self) -> int:
-        """The most elements that any kernel held in fast memory at once."""
+        """The most elements that any kernel held in fast memory at once, in this run: where a mask hides every
+        chunk of a loop, its chunks and scores were never there, though a kernel must have room for them."""
         return max((held.elements for held in self.held), default=0)
 
     @property
