@@ -147,6 +147,11 @@ def _tile_refusal(term: Term, axis: Any, tile: Any, multiple: Any) -> tuple[str,
 def _name_refusal(term: Term, axis: str, tile: str) -> tuple[str, str] | None:
     if tile in term.axes:
         return f"tile {tile!r} of axis {axis!r} is named like an axis", "give the tile another name"
+    if tile.strip().isdecimal():
+        return (
+            f"a tile of {axis!r} cannot be named {tile!r}",
+            f"write the number {tile.strip()} without quotes, or a name",
+        )
     return None if tile.strip() else (f"a tile of {axis!r} needs a name", "give it one")
 
 

@@ -27,6 +27,8 @@ def stream(
     What is divided by a sum over the axis is divided once, at the end, and is 0 where that sum is 0.
     With ``hoist=False`` divisions stay inside the sums: the always-normalised form. With
     ``lemma=False`` variances are streamed by power sums, which cancel for data with a large mean.
+    Partial results are those of the chunks seen so far, and may overflow where the whole does not: exp(s - r)
+    stays in range where r is the maximum of s, and not where r is a sum or mean that later chunks raise.
     The result carries a `StreamForm`: state, step, tail, merge, and the equations used. With `level` 2 and
     up a chunk is run in chunks itself, ``stream(level=2, x="u_x")``: the same step, on less at a time.
 
