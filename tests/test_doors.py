@@ -37,7 +37,7 @@ MISTAKES = {
     "one box to fuse": (lambda: NAIVE.fuse("P"), "between 'P' and itself; name the boxes at both ends"),
     "a list of boxes": (lambda: NAIVE.fuse(["P", "O"]), "no name of a box"),
     "a group without an axis": (NAIVE.group, 'group\\(q="g_q"\\)'),
-    "a tile in quotes": (lambda: NAIVE.group(q="3"), "write the number 3 without quotes"),
+    "a tile in quotes": (lambda: NAIVE.group(q="3"), "write 3 without quotes"),
     "an axis by place": (lambda: NAIVE.group("q"), "group\\('q'\\) names no axis"),
     "a machine by number": (lambda: FLASH.on(3, **SIZES), "no name of a machine; known: .*H100"),
     "half a query": (lambda: FLASH.on("H100-SXM", "fp16", q=8.5, x=8, d=8), "'q' cannot have size 8.5; use whole"),

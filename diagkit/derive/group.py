@@ -150,7 +150,7 @@ def _name_refusal(term: Term, axis: str, tile: str) -> tuple[str, str] | None:
     if tile.strip().isdecimal():
         return (
             f"a tile of {axis!r} cannot be named {tile!r}",
-            f"write the number {tile.strip()} without quotes, or a name",
+            f"write {tile.strip()} without quotes, or a name",
         )
     return None if tile.strip() else (f"a tile of {axis!r} needs a name", "give it one")
 
