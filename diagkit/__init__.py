@@ -12,21 +12,24 @@ from diagkit.term import __all__ as _ground
 if TYPE_CHECKING:
     from diagkit import machine
     from diagkit.book.lanes import lanes
-    from diagkit.book.plots import agreement, curves, landscape, roofline
+    from diagkit.book.plots import agreement, curves, landscape, roofline, scatter
     from diagkit.book.record import record
     from diagkit.book.refusal import refusal
     from diagkit.book.timing import timed
+    from diagkit.diagram.errors import rmse
+    from diagkit.diagram.ladder import ladder
     from diagkit.explore import Explorer
     from diagkit.machine import activations
 
 __version__ = "0.1.0"
 
 _LATER = {"activations": "diagkit.machine", "Explorer": "diagkit.explore"}
-_BOOK = ("agreement", "curves", "landscape", "lanes", "record", "refusal", "roofline", "timed")
+_LATER |= {"ladder": "diagkit.diagram.ladder", "rmse": "diagkit.diagram.errors"}
+_BOOK = ("agreement", "curves", "landscape", "lanes", "record", "refusal", "roofline", "scatter", "timed")
 _LATER |= dict.fromkeys(_BOOK, "diagkit.book")
 
 __all__ = ["Diagram", "Explorer", "activations", "agreement", "curves", "landscape", "lanes", "machine", "record"]
-__all__ += ["refusal", "roofline", "timed", *_operations, *_ground]
+__all__ += ["ladder", "refusal", "rmse", "roofline", "scatter", "timed", *_operations, *_ground]
 
 
 def __getattr__(name: str) -> Any:

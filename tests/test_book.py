@@ -26,6 +26,7 @@ from diagkit.book import (
     refusal,
     report,
     roofline,
+    scatter,
     timed,
 )
 from diagkit.book.__main__ import main
@@ -421,6 +422,17 @@ def test_agreement_shows_every_pair_on_equal_axes() -> None:
     assert drawn == [[(2.0, 1.0), (3.0, 3.0)], [(4.0, 5.0)]]  # measured to the right, predicted upward
     assert str(plot) == "H: 3 pairs of a, b"
     assert plot.png().startswith(b"\x89PNG")
+
+
+def test_scattered_points_carry_the_names_of_one_group() -> None:
+    points = {"a": [(8.0, 1e-3, "int8"), (4.0, 1e-2, "int4")], "b": [(8.0, 2e-3, "int8")]}
+    plot = scatter(points, "bits", "error", "H", named="b")
+    axes = plot.figure.axes[0]
+    drawn = [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in axes.lines]
+    assert drawn == [[(8.0, 1e-3), (4.0, 1e-2)], [(8.0, 2e-3)]]
+    assert [text.get_text() for text in axes.texts] == ["int8"]
+    assert axes.get_yscale() == "log"
+    assert str(plot) == "H: 3 points of a, b"
 
 
 def test_a_landscape_leaves_out_what_does_not_fit() -> None:

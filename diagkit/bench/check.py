@@ -157,7 +157,8 @@ def tolerance_of(term: Term, arrays: Mapping[str, Any], wanted: Mapping[str, Any
     """
     unit = max(UNITS[dtype] for dtype in _formats(term, arrays))
     signs = np.random.default_rng(1)
-    nudged = {name: _nudged(value, unit, signs) for name, value in arrays.items()}
+    fractions = [array.name for array in term.inputs if not array.dtype.startswith(("int", "bool"))]
+    nudged = {**arrays, **{name: _nudged(arrays[name], unit, signs) for name in fractions}}
     spread = max(unit, _spread(term, nudged, term, wanted))
     cast = _spread(term, arrays, _without_casts(term), wanted)
     return float(f"{4 * max((1 + sqrt(_longest_sum(term, sizes))) * spread, cast):.1e}")
@@ -205,8 +206,6 @@ def _exact(value: Any, dtype: str) -> bool:
 
 def _nudged(value: Any, unit: float, signs: np.random.Generator) -> Any:
     value = _host(value) if not isinstance(value, np.ndarray) else value
-    if value.dtype.kind in "bi" or "int" in str(value.dtype):
-        return value
     return value.astype(np.float64) * (1 + unit * signs.choice([-1.0, 1.0], value.shape))
 
 

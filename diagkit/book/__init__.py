@@ -5,7 +5,7 @@
 
 from diagkit.book.errors import BookError
 from diagkit.book.lanes import Lanes, lanes
-from diagkit.book.plots import Plot, agreement, curves, landscape, roofline
+from diagkit.book.plots import Plot, agreement, curves, landscape, roofline, scatter
 from diagkit.book.record import RECORD_TYPE, Record, record
 from diagkit.book.refusal import Refusal, refusal
 from diagkit.book.timing import Timing, timed
@@ -25,5 +25,6 @@ __all__ = [
     "record",
     "refusal",
     "roofline",
+    "scatter",
     "timed",
 ]

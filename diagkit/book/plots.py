@@ -173,6 +173,36 @@ def agreement(
     return Plot(figure, f"{title}: {sum(map(len, groups.values()))} pairs of {', '.join(groups)}")
 
 
+def scatter(
+    groups: Mapping[str, Sequence[tuple[float, float, str]]], x: str, y: str, title: str = "", named: str | None = None
+) -> Plot:
+    """Points (x, y, name) in groups, upwards in powers of ten; those of the group `named`, or else the first, carry
+    their names."""
+    figure, axes = canvas(title, x, y, (7.2, 5.0))
+    for place, (group, points) in enumerate(groups.items()):
+        colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+        axes.plot(*zip(*((a, b) for a, b, _ in points), strict=True), marker, color=colour, label=group, alpha=0.85)
+        for across, up, name in _one_each(points) if group == (named or next(iter(groups))) else ():
+            axes.annotate(name, (across, up), (6, -3), textcoords="offset points", fontsize=7, color=colour)
+    axes.set(yscale="log")
+    axes.margins(x=0.16)
+    axes.legend(fontsize=8, frameon=False)
+    return Plot(figure, f"{title}: {sum(map(len, groups.values()))} points of {', '.join(groups)}")
+
+
+def _one_each(points: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
+    """The points with one name for those that lie on each other.
+
+    >>> _one_each([(8.0, 1.1, "b"), (4.0, 1.0, "c"), (8.0, 1.0, "a")])
+    [(4.0, 1.0, 'c'), (8.0, 1.0, 'a; b')]
+    """
+    made: list[tuple[float, float, str]] = []
+    for across, up, name in sorted(points):
+        near = bool(made) and abs(across - made[-1][0]) < 0.3 and max(up, made[-1][1]) < 1.25 * min(up, made[-1][1])
+        made[-1:] = [(*made[-1][:2], f"{made[-1][2]}; {name}")] if near else [*made[-1:], (across, up, name)]
+    return made
+
+
 def landscape(
     value: Any,
     rows: tuple[str, Sequence[int]],

@@ -6,12 +6,12 @@ from diagkit.derive.history import AnyTerm
 from diagkit.term import Array, Term
 
 
-def part(term: AnyTerm, /, *outputs: str, name: str | None = None) -> AnyTerm:
+def part(term: AnyTerm, /, *outputs: str, name: str | None = None, whole: bool = False) -> AnyTerm:
     """The piece that makes the wires `outputs` from inputs and from what other kernels prepare.
 
     ``part("O")`` of quantized attention is the attention itself, with codes and scales as its inputs;
-    ``part("K.codes", "K.scale")`` is the quantizer of its keys. Labels of axes that are left stay. Raises
-    TermError for a wire that no box makes.
+    ``part("K.codes", "K.scale")`` is the quantizer of its keys; with ``whole=True`` everything that comes before is
+    in it too. Labels of axes that are left stay. Raises TermError for a wire that no box makes.
 
     >>> from diagkit import ops
     >>> from diagkit.derive.quantize import quantize
@@ -26,7 +26,7 @@ def part(term: AnyTerm, /, *outputs: str, name: str | None = None) -> AnyTerm:
     for box in reversed(term.boxes):
         if box.name in wanted:
             needed = [wire for wire in box.inputs if wire not in outputs]
-            wanted |= {wire for wire in needed if wire not in term.kept}
+            wanted |= {wire for wire in needed if whole or wire not in term.kept}
             read.update(dict.fromkeys(needed))
     boxes = tuple(box for box in term.boxes if box.name in wanted)
     made = {box.name for box in boxes}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from diagkit.diagram.across import Across
     from diagkit.diagram.balance import Balance
     from diagkit.diagram.configuration import Configuration
+    from diagkit.diagram.errors import Errors
     from diagkit.diagram.prediction import Prediction
     from diagkit.diagram.shown import Comparison, Picture
     from diagkit.diagram.sweep import Sweep
@@ -124,9 +125,22 @@ class Diagram(Term):
         """All steps of a published way to quantize attention: ``recipe("fp8 per tensor")`` (see `derive.RECIPES`)."""
         return derive.recipe(self, name)
 
-    def part(self, *outputs: str, name: str | None = None) -> Self:
+    def part(self, *outputs: str, name: str | None = None, whole: bool = False) -> Self:
         """The piece that makes some wires from inputs and from what is prepared (see `derive.part`)."""
-        return derive.part(self, *outputs, name=name)
+        return derive.part(self, *outputs, name=name, whole=whole)
+
+    def prepared(self, **arrays: Any) -> dict[str, Any]:
+        """What the kernel of its outputs is handed: `arrays` themselves, and codes and scales made of them; a matrix
+        that turns is Hadamard's where none is given."""
+        from diagkit.diagram.errors import prepared
+
+        return prepared(self, arrays)
+
+    def errors(self, recipes: Sequence[str], data: Mapping[str, Mapping[str, Any]]) -> Errors:
+        """What recipes of quantization cost on data sets, against this diagram in float64 (see `derive.RECIPES`)."""
+        from diagkit.diagram.errors import errors
+
+        return errors(self, recipes, data)
 
     @property
     def derivation(self) -> derive.Derivation:
