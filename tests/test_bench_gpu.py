@@ -2,30 +2,37 @@
 
 import json
 import re
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from derive_cases import attention as plain_attention
 
-from diagkit import derive
+import diagkit as dk
+from diagkit import derive, ops
 from diagkit.bench import Kernel, gpu, recorded, triton_run
 from diagkit.bench.messages import Request, Tensor
 from diagkit.bench.worker import interpreter
 from diagkit.book import gpu as script
+from diagkit.book import workloads
 from diagkit.program import lower
-from diagkit.term import FormatError, InputError
+from diagkit.term import FormatError, InputError, Term
 
 pytest.importorskip("triton", reason="no wheel for this system; what is then missing is said: test_codegen_triton")
 torch = pytest.importorskip("torch")
-SMALL = script.Plan(16, 64, (16,), (32, 48), ((16, 16), (32, 16)), 32, 32, 16)
+SMALL = script.TINY
+BEYOND_THE_CORE = ("ml_dtypes", "numba", "scipy", "IPython", "ipywidgets", "nbformat")
 
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    """The rows of one rehearsal, and its folder."""
+    """The rows of one rehearsal, with nothing there but torch, triton and the core; and its folder."""
     folder = tmp_path_factory.mktemp("measurements")
-    assert script.main(["--rehearse", "--to", str(folder)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        for name in BEYOND_THE_CORE:
+            patch.setitem(sys.modules, name, None)
+        assert script.main(["--rehearse", "--to", str(folder)]) == 0
     return recorded(folder), folder
 
 
@@ -35,7 +42,8 @@ def test_a_rehearsal_leaves_a_record_that_chapters_can_read(rows):
     assert re.fullmatch(r"no-GPU-rehearsal-in-the-interpreter-\d{4}-\d\d-\d\d\.json", path.name)
     assert found.device == gpu.REHEARSAL and "torch" in found.versions
     kinds = [row["kind"] for row in found.results]
-    assert (kinds.count("ceiling"), kinds.count("check"), kinds.count("attention")) == (3, 11, 6)
+    counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+    assert counts == {"attention": 6, "ceiling": 3, "check": 18, "decode": 3, "quantized": 4, "quantizer": 7}
     assert "no GPU" in found.title and json.loads(path.read_text(encoding="utf-8"))["results"]
 
 
@@ -55,6 +63,26 @@ def test_rates_are_operations_over_time_and_the_best_tile_goes_on(rows):
         tried = [row for row in speeds if row["causal"] == causal and row["length"] == script.TINY.tried]
         (longer,) = (row for row in speeds if row["causal"] == causal and row["length"] != script.TINY.tried)
         assert longer["tile"] == min(tried, key=lambda row: row["time_s"])["tile"]
+
+
+def test_fewer_bits_are_set_against_fp16_without_and_with_the_time_that_codes_take(rows):
+    found = rows[0].results
+    quantizers = {row["name"]: row for row in found if row["kind"] == "quantizer" and row["x"] == 32}
+    plain = min(r["time_s"] for r in found if r["kind"] == "attention" and r["length"] == 32 and not r["causal"])
+    values = sum(quantizers[name]["time_s"] for name in ("scales per channel", "fp8e4m3 per channel"))
+    for row in (row for row in found if row["kind"] == "quantized"):
+        codes = values + 2 * quantizers[f"{row['scores']} per token"]["time_s"]
+        assert row["fp16_time_s"] == plain and row["codes_time_s"] == pytest.approx(codes)
+        assert row["speedup"] == pytest.approx(plain / row["time_s"])
+        assert row["speedup_with_codes"] == pytest.approx(plain / (row["time_s"] + codes))
+    fp16, int8, int4 = (row for row in found if row["kind"] == "decode")
+    assert (fp16["cache"], int8["cache"], int4["cache"]) == ("fp16", "int8", "int4")
+    assert int4["speedup"] == pytest.approx(fp16["time_s"] / int4["time_s"]) and fp16["speedup"] is None
+    scales, ends = 2 * 48 * 4, 2 * 8 * 16 * 2
+    assert [row["bytes"] - ends for row in (fp16, int8, int4)] == [
+        2 * 48 * 16 * 2, 2 * 48 * 16 + scales, 48 * 16 + scales,
+    ]  # fmt: skip
+    assert all(row["rate_byte_per_s"] == pytest.approx(row["bytes"] / row["time_s"]) for row in (fp16, int8, int4))
 
 
 def test_causal_pairs_are_exact():
@@ -98,16 +126,29 @@ def test_without_a_gpu_the_real_run_says_so(capsys, tmp_path, monkeypatch):
     assert "no GPU here" in capsys.readouterr().out and not list(tmp_path.iterdir())
 
 
-def test_random_tensors_are_normal_and_in_the_formats_of_the_diagram():
-    made = lower(script.streamed("bf16", False), d=16, g_q=16, s_x=16)
+def test_random_tensors_are_in_the_formats_of_the_diagram():
+    made = lower(workloads.streamed("bf16", False), d=16, g_q=16, s_x=16)
     found = gpu.random_tensors(made, {"h": 2, "q": 40, "x": 30, "d": 16})
     assert {name: tuple(t.shape) for name, t in found.items()} == {"Q": (2, 40, 16), "K": (2, 30, 16), "V": (2, 30, 16)}
     assert all(t.dtype == torch.bfloat16 and 0.8 < float(t.float().std()) < 1.2 for t in found.values())
-    with pytest.raises(InputError, match="no random fp8e4m3 tensors"):
-        gpu.random_tensors(lower(script.streamed("fp8e4m3", False), d=16), {"h": 1, "q": 1, "x": 1, "d": 16})
+    codes = lower(workloads.eight_bits("int8"), d=16, g_q=16, s_x=32)
+    found = gpu.random_tensors(codes, {"h": 2, "q": 40, "x": 30, "d": 16})
+    assert (found["Q"].dtype, found["V"].dtype, found["sk"].dtype) == (torch.int8, torch.float8_e4m3fn, torch.float32)
+    assert int(found["Q"].min()) < -100 and int(found["Q"].max()) > 100
+    packed = lower(workloads.cached("int4"), d=16, g_q=16, s_x=32)
+    found = gpu.random_tensors(packed, {"h": 2, "q": 40, "x": 30, "d": 16})
+    assert (int(found["K"].min()), int(found["K"].max())) == (-7, 7)
 
 
 # ---- the launch on a GPU, with the CPU as device and the interpreter as its compiler ----
+
+
+KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32", torch.int8: "int8"}
+KINDS |= {torch.float8_e4m3fn: "fp8e4m3"}
+
+
+def as_numpy(tensor):
+    return (tensor.float() if tensor.is_floating_point() else tensor).contiguous().numpy()
 
 
 class Stand:
@@ -126,8 +167,7 @@ class Stand:
             self.launches.append((grid, options))
             tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
             numbers = tuple(a for a in arguments if not isinstance(a, torch.Tensor))
-            kinds = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}
-            sent = tuple(Tensor(t.float().contiguous().numpy(), tuple(t.stride()), kinds[t.dtype]) for t in tensors)
+            sent = tuple(Tensor(as_numpy(t), tuple(t.stride()), KINDS[t.dtype]) for t in tensors)
             request = Request(self.path, self.entry.function, sent, len(self.entry.stores), numbers, grid)
             made = interpreter().run(request).outputs
             for tensor, value in zip(tensors[len(self.entry.loads) :], made, strict=True):
@@ -176,6 +216,22 @@ def test_outputs_come_back_in_the_kind_and_format_of_the_inputs(device):
     assert flash()(**tensors, V=tensors["K"]).dtype == torch.bfloat16
 
 
+def test_codes_are_packed_on_the_device_and_come_back_from_it(device):
+    for term in (workloads.cached("int4"), workloads.codes_per_token("int4"), workloads.codes_per_token("fp8e4m3")):
+        tiles = {name: 16 for name in ("g_q", "g_x", "s_x") if name in {str(t.tile) for t in term.labels}}
+        made = lower(term, d=16, **tiles)
+        sizes = {name: n for name, n in {"h": 1, "q": 5, "x": 20, "d": 16}.items() if name in term.axes}
+        arrays = gpu.random_tensors(made, sizes)
+        assert Kernel(made, "triton").check(arrays=arrays).passed
+    with pytest.raises(InputError, match="int4 codes lie in -8..7"):
+        triton_run.queued(made_of_codes(), {"q": 2}, {"X": torch.tensor([8, 0])})
+
+
+def made_of_codes():
+    X = dk.array("X", dk.axis("q"), dtype="int4")
+    return lower(derive.group(derive.fuse(Term(*ops.trace([dk.cast(X, "fp32", "Y")]), "codes")), q=2))
+
+
 def test_an_empty_result_launches_nothing(device):
     made = flash()(Q=np.zeros((0, 8), np.float32), K=np.zeros((3, 8), np.float32), V=np.zeros((3, 8), np.float32))
     assert made.shape == (0, 8) and not next(iter(device.values())).launches
@@ -189,14 +245,14 @@ def test_too_much_shared_memory_is_refused_before_launch(device, monkeypatch):
 
 
 def test_more_groups_than_a_launch_takes_are_refused():
-    made = lower(script.streamed("fp16", False), d=16, g_q=16, s_x=16)
+    made = lower(workloads.streamed("fp16", False), d=16, g_q=16, s_x=16)
     assert triton_run.grid(made.kernels[0], {"h": 65_535, "q": 33, "x": 1, "d": 16}) == (3, 65_535)
     with pytest.raises(InputError, match="has 65,536 groups along h: a launch takes 65,535; use larger tiles along h"):
         triton_run.grid(made.kernels[0], {"h": 65_536, "q": 33, "x": 1, "d": 16})
 
 
 def test_formats_and_devices_that_do_not_fit_are_refused(device, monkeypatch):
-    narrow = Kernel(lower(script.streamed("bf16", False), h=1, q=16, x=16, d=16, g_q=16, s_x=16), "triton")
+    narrow = Kernel(lower(workloads.streamed("bf16", False), h=1, q=16, x=16, d=16, g_q=16, s_x=16), "triton")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (7, 5))
     with pytest.raises(FormatError, match="sm_75 has no bf16"):
         narrow.check()

@@ -11,7 +11,7 @@ from diagkit.bench.buffers import Buffers, explained
 from diagkit.bench.compiled import Compiled
 from diagkit.bench.inspect import Inspection, inspect, with_formats
 from diagkit.bench.verdicts import CHECKS, verdicts
-from diagkit.book.gpu import streamed
+from diagkit.book.workloads import streamed
 from diagkit.program import lower
 from diagkit.term import FormatError, InputError, Term
 

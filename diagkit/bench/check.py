@@ -11,6 +11,7 @@ import numpy as np
 
 from diagkit import ops
 from diagkit.bench.launch import bind
+from diagkit.bench.messages import TORCH
 from diagkit.bench.show import Shown
 from diagkit.program import Program
 from diagkit.term import Box, Cast, Contract, Map, Reduce, Term, arg
@@ -81,7 +82,8 @@ def check(
     Whole numbers and truth values must be equal. Codes that are rounded may be one off where the number in
     float64 lies so near to the middle between two codes that rounding in the kernel explains it.
     """
-    wanted = _by_name(program.term, ops.reference(program.term, arrays))
+    made = _by_name(program.term, ops.reference(program.term, arrays))
+    wanted = {name: _host(value) for name, value in made.items()}
     bound = bind(program, target, arrays)
     for name, value in bound.launch.memory.items():
         if name not in arrays:
@@ -102,7 +104,10 @@ def _by_name(term: Term, outputs: Any) -> dict[str, Any]:
 
 
 def _host(value: Any) -> Any:
-    return np.asarray(value if isinstance(value, np.ndarray) else value.detach().cpu().double().numpy())
+    if isinstance(value, np.ndarray):
+        return value
+    value = value.detach().cpu()
+    return (value.double() if value.is_floating_point() else value).numpy()
 
 
 def _poison(value: Any, wanted: Any) -> None:
@@ -111,7 +116,8 @@ def _poison(value: Any, wanted: Any) -> None:
     if floats:
         value[...] = float("nan")
     elif wanted is not None:
-        value[...] = ~wanted if wanted.dtype == bool else np.where(wanted > 0, wanted - 1, wanted + 1)
+        other = ~wanted if wanted.dtype == bool else np.where(wanted > 0, wanted - 1, wanted + 1)
+        value[...] = other if isinstance(value, np.ndarray) else _like(other, value)
 
 
 def near_ties(
@@ -124,7 +130,7 @@ def near_ties(
         return np.zeros((), bool)
     plain = tuple(Map(name, box.axes, box.inputs, arg(0)) if box is cast else box for box in term.flat)
     before = Term(term.inputs, plain, (name,), term.name)
-    exact = np.asarray(ops.reference(before, arrays), np.float64)
+    exact = _host(ops.reference(before, arrays)).astype(np.float64)
     tolerance = tolerance_of(before, arrays, {name: exact}, sizes) * np.max(
         np.abs(exact[np.isfinite(exact)]), initial=0
     )
@@ -167,7 +173,7 @@ def tolerance_of(term: Term, arrays: Mapping[str, Any], wanted: Mapping[str, Any
 def _spread(term: Term, arrays: Mapping[str, Any], other: Term, wanted: Mapping[str, Any]) -> float:
     """How far the outputs of the `other` diagram on `arrays` lie from those that are wanted."""
     moved = _by_name(term, ops.reference(other, arrays))
-    return max(_moved_by(moved[name], wanted[name]) for name in term.outputs)
+    return max(_moved_by(_host(moved[name]), wanted[name]) for name in term.outputs)
 
 
 def _without_casts(term: Term) -> Term:
@@ -196,7 +202,7 @@ def _formats(term: Term, arrays: Mapping[str, Any]) -> set[str]:
 
 def _exact(value: Any, dtype: str) -> bool:
     """Whether an array holds only numbers of a format."""
-    if dtype not in _NARROW:
+    if dtype not in _NARROW or str(value.dtype) == f"torch.{TORCH[dtype]}":
         return True
     value = _host(value) if not isinstance(value, np.ndarray) else value
     with np.errstate(all="ignore"):
@@ -205,8 +211,17 @@ def _exact(value: Any, dtype: str) -> bool:
 
 
 def _nudged(value: Any, unit: float, signs: np.random.Generator) -> Any:
-    value = _host(value) if not isinstance(value, np.ndarray) else value
-    return value.astype(np.float64) * (1 + unit * signs.choice([-1.0, 1.0], value.shape))
+    up_or_down = 1 + unit * signs.choice([-1.0, 1.0], value.shape)
+    if isinstance(value, np.ndarray):
+        return value.astype(np.float64) * up_or_down
+    return value.double() * _like(up_or_down, value)
+
+
+def _like(numbers: Any, tensor: Any) -> Any:
+    """A numpy array as a tensor where another lies."""
+    import torch
+
+    return torch.from_numpy(np.asarray(numbers)).to(tensor.device)
 
 
 def _moved_by(moved: Any, wanted: Any) -> float:

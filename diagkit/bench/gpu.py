@@ -20,13 +20,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from diagkit.bench.check import check
-from diagkit.bench.inputs import random_inputs, sizes_for
+from diagkit.bench.inputs import sizes_for
+from diagkit.bench.messages import TORCH
 from diagkit.bench.triton_run import on_gpu, queued
 from diagkit.program import Program
-from diagkit.term import DiagkitError, InputError
+from diagkit.term import DiagkitError
 
 REHEARSAL = "no GPU: rehearsal in the interpreter"
 _GOAL_S = 0.05
@@ -117,15 +116,20 @@ def ceilings(session: Session, side: int, copy_bytes: int) -> dict[str, float]:
 def checked(session: Session, name: str, program: Program, sizes: Mapping[str, int]) -> bool:
     """Check a program against float64 on the device; whether it passed."""
     full = sizes_for(program, sizes)
-    found = check(program, "triton", random_inputs(program, full, 0), full, 0)
+    found = check(program, "triton", random_tensors(program, full), full, 0)
     session.add("check", name=name, error=found.error, tolerance=found.tolerance, passed=found.passed)
     return found.passed
 
 
+def times(program: Program, arrays: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds of a program on these arrays, and their spread."""
+    sizes = {axis.name: n for a in program.term.inputs for axis, n in zip(a.axes, arrays[a.name].shape, strict=True)}
+    return timed(queued(program, sizes, arrays))
+
+
 def speed(program: Program, arrays: Mapping[str, Any], flops: int) -> dict[str, Any]:
     """Time and FLOP per second of a program on these arrays."""
-    sizes = {axis.name: n for a in program.term.inputs for axis, n in zip(a.axes, arrays[a.name].shape, strict=True)}
-    found = timed(queued(program, sizes, arrays))
+    found = times(program, arrays)
     return {**found, "rate_flop_per_s": flops / found["time_s"]}
 
 
@@ -140,18 +144,27 @@ def fused(arrays: Mapping[str, Any], causal: bool, flops: int) -> dict[str, Any]
     return {"fused_time_s": found["time_s"], "fused_rate_flop_per_s": flops / found["time_s"]}
 
 
+_CODES = {"int8": 127, "int4": 7}
+
+
 def random_tensors(program: Program, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
-    """Normal torch tensors for every input, where the kernels run and in the formats of the diagram."""
+    """Torch tensors for every input, where the kernels run and in the formats of the diagram: normal numbers,
+    codes over their whole range, masks three quarters true, other whole numbers below the largest size."""
     import torch
 
-    types = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
-    generator = np.random.default_rng(seed)
+    place = "cuda" if on_gpu() else "cpu"
+    random = torch.Generator(place).manual_seed(seed)
     found = {}
     for array in program.term.inputs:
-        if array.dtype not in types:
-            raise InputError(f"no random {array.dtype} tensors", box=array.name, remedy=f"use {', '.join(types)}")
-        values = generator.standard_normal([sizes[axis.name] for axis in array.axes], dtype=np.float32)
-        found[array.name] = torch.from_numpy(values).to("cuda" if on_gpu() else "cpu", types[array.dtype])
+        shape, dtype = [sizes[axis.name] for axis in array.axes], getattr(torch, TORCH[array.dtype])
+        if array.dtype == "bool":
+            found[array.name] = torch.rand(shape, device=place, generator=random) < 0.75
+        elif array.dtype.startswith("int"):
+            most = _CODES.get(array.dtype)
+            low, high = (-most, most + 1) if most else (0, max(sizes.values()))
+            found[array.name] = torch.randint(low, high, shape, device=place, generator=random, dtype=dtype)
+        else:
+            found[array.name] = torch.randn(shape, device=place, generator=random).to(dtype)
     return found
 
 

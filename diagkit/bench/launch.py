@@ -102,12 +102,16 @@ def packed(codes: Any) -> Any:
     >>> packed(np.array([[1, -2], [-8, 7]], np.int8)).tolist()
     [[225], [120]]
     """
-    codes = np.asarray(codes).astype(np.int8)
+    return pairs(np.asarray(codes).astype(np.int8)).view(np.uint8)
+
+
+def pairs(codes: Any) -> Any:
+    """As `packed`, of an int8 array or tensor, as such."""
     if not codes.ndim or codes.shape[-1] % 2:
-        raise InputError(f"int4 codes of shape {codes.shape} do not fill whole bytes", remedy=_EVEN)
-    if codes.size and (codes.min() < -8 or codes.max() > 7):
+        raise InputError(f"int4 codes of shape {tuple(codes.shape)} do not fill whole bytes", remedy=_EVEN)
+    if 0 not in codes.shape and (codes.min() < -8 or codes.max() > 7):
         raise InputError("int4 codes lie in -8..7", remedy="quantize first: dk.cast(X / scale, 'int4')")
-    return ((codes[..., ::2] & 15) | (codes[..., 1::2] << 4)).view(np.uint8)
+    return (codes[..., ::2] & 15) | (codes[..., 1::2] << 4)
 
 
 def unpacked(pairs: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from diagkit.bench.architectures import check_formats, check_shared, nearest
-from diagkit.bench.launch import Key, Launch, packed, unpacked
+from diagkit.bench.launch import Key, Launch, packed, pairs, unpacked
 from diagkit.bench.messages import TORCH, Request, Tensor, saturated
 from diagkit.bench.worker import Worker, interpreter
 from diagkit.codegen import Entry, Source, source
@@ -184,7 +184,7 @@ class _Gpu:
     sizes: Mapping[str, int]
     memory: dict[str, Any] = field(default_factory=dict)
     moved: dict[Key, int] = field(default_factory=dict)
-    pairs: dict[str, Any] = field(default_factory=dict)
+    bytes: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         import torch
@@ -199,8 +199,8 @@ class _Gpu:
         import torch
 
         torch.cuda.synchronize()
-        for wire, pairs in self.pairs.items():
-            self.memory[wire].copy_(torch.from_numpy(unpacked(pairs.cpu().numpy())))
+        for wire, two in self.bytes.items():
+            self.memory[wire].copy_(torch.from_numpy(unpacked(two.cpu().numpy())))
 
     def take(self, name: str, value: Any) -> Any:
         """The array on the GPU, in the format of its wire, strides kept where there is nothing to convert."""
@@ -208,8 +208,8 @@ class _Gpu:
 
         wire = self.program.term.wires[name]
         if wire.dtype == "int4":
-            codes = value if isinstance(value, np.ndarray) else value.detach().cpu().numpy()
-            return torch.from_numpy(packed(codes).view(np.int8)).to(DEVICE)
+            codes = torch.from_numpy(value.astype(np.int8)) if isinstance(value, np.ndarray) else value.detach()
+            return pairs(codes.to(DEVICE, torch.int8))
         if isinstance(value, np.ndarray):
             negative = min(value.strides, default=0) < 0
             value = torch.from_numpy(value.copy(order="C") if negative else value)
@@ -224,9 +224,9 @@ class _Gpu:
             shape, dtype = _shape(kernel, wire, self.sizes), getattr(torch, TORCH[kernel.wire[wire].dtype])
             self.memory[wire] = torch.empty(shape, dtype=dtype, device=DEVICE)
             if kernel.wire[wire].dtype == "int4":
-                pairs = (*shape[:-1], shape[-1] // 2)
-                self.pairs[wire] = torch.full(pairs, -120, dtype=torch.int8, device=DEVICE)
-        tensors = [self.pairs.get(wire, self.memory[wire]) for wire in (*entry.loads, *entry.stores)]
+                half = (*shape[:-1], shape[-1] // 2)
+                self.bytes[wire] = torch.full(half, -120, dtype=torch.int8, device=DEVICE)
+        tensors = [self.bytes.get(wire, self.memory[wire]) for wire in (*entry.loads, *entry.stores)]
         numbers = parameters(entry, kernel, self.sizes, [tuple(tensor.stride()) for tensor in tensors])
         function, shape = getattr(_module(text), entry.function), grid(kernel, self.sizes)
         options = dict(entry.options)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from diagkit import derive, machine, ops, program
+from diagkit import cost, machine, program
 from diagkit.bench import gpu
+from diagkit.book import workloads
+from diagkit.book.workloads import streamed
 from diagkit.term import Term
 
 _HIDDEN = 2048
@@ -24,7 +26,8 @@ _TOKENS = 16_384
 @dataclass(frozen=True)
 class Plan:
     """What is measured: matrix `side` and `copy_bytes` of the ceilings, head sizes, lengths, tiles (queries by
-    keys) that are tried at `tried` keys; `tokens` and `hidden` give the number of heads."""
+    keys) that are tried at `tried` keys; `tokens` and `hidden` give the number of heads; `quantized` lengths;
+    a `cache` of (heads, queries of each, keys)."""
 
     side: int
     copy_bytes: int
@@ -34,6 +37,8 @@ class Plan:
     tried: int
     tokens: int
     hidden: int
+    quantized: tuple[int, ...]
+    cache: tuple[int, int, int]
 
     def head_count(self, d: int, length: int) -> int:
         """Heads times batch: so many tokens at every length, so many features in all heads."""
@@ -42,69 +47,36 @@ class Plan:
 
 FULL = Plan(
     8192, 1 << 30, (128, 64, 256), (4096, 16_384, 1024, 2048, 8192), ((128, 128), (128, 64), (64, 64)), 4096,
-    _TOKENS, _HIDDEN,
+    _TOKENS, _HIDDEN, (4096, 16_384), (512, 8, 8192),
 )  # fmt: skip
-TINY = Plan(64, 1 << 12, (16,), (32, 48), ((16, 16), (32, 16)), 32, 32, 16)
+TINY = Plan(64, 1 << 12, (16,), (32, 48), ((16, 16), (32, 16)), 32, 32, 16, (32,), (1, 8, 48))
 
 
-def attention(dtype: str = "fp16", causal: bool = False) -> Term:
-    """softmax(Q K / sqrt d) V over heads, each head a group; queries grouped, keys streamed."""
-    h, q, x, d = ops.axes("h q x d")
-    Q, K, V = (ops.array(name, h, axis, d, dtype=dtype) for name, axis in (("Q", q), ("K", x), ("V", x)))
-    mask = ops.causal(q, x) if causal else None
-    O = ops.attention(Q, K, V, over=x, features=d, mask=mask)
-    made = Term(*ops.trace([O], {"O": O}), "causal attention" if causal else "attention")
-    return derive.stream(derive.group(derive.fuse(made), h=1, q="g_q"), x="s_x")
-
-
-@cache
-def streamed(dtype: str, causal: bool) -> Term:
-    """`attention`, derived once."""
-    return attention(dtype, causal)
-
-
-def workloads(small: bool) -> Iterator[tuple[str, program.Program, dict[str, int]]]:
+def kernels(small: bool) -> Iterator[tuple[str, program.Program, dict[str, int]]]:
     """(name, program, sizes) of every kernel that is checked: edges everywhere."""
     length, tile = (20, 16) if small else (333, 64)
-    for dtype in ("fp16", "bf16", "fp32"):
-        for causal in (False, True):
-            made = program.lower(streamed(dtype, causal), d=24, g_q=tile, s_x=tile)
-            yield f"{made.term.name} {dtype}", made, {"h": 2, "q": length, "x": length + 9}
-    for scores in ("fp8e4m3", "int8"):
-        made = program.lower(eight_bits(scores), d=32, g_q=tile, s_x=max(tile, 32))
-        yield made.term.name, made, {"h": 2, "q": length, "x": length + 9}
-    for name, term in others().items():
+    attentions = [(streamed(dtype, causal), dtype) for dtype in ("fp16", "bf16", "fp32") for causal in (False, True)]
+    named = {f"{term.name} {dtype}": term for term, dtype in attentions}
+    named |= {term.name: term for term in (workloads.eight_bits(scores) for scores in ("fp8e4m3", "int8"))}
+    named |= {term.name: term for term in (*_decoders().values(), *_quantizers().values())} | workloads.others()
+    for name, term in named.items():
         tiles = {str(label.tile): tile for label in term.labels if label.tile.is_Symbol}
-        whole = {axis: 24 for axis in term.axes if not any(label.axis == axis for label in term.labels)}
-        rest = {label.axis: length for label in term.labels}
-        yield name, program.lower(term, **tiles, **whole), rest
+        tiled = {label.axis for label in term.labels}
+        whole = {axis: 32 for axis in term.axes if axis not in tiled}
+        open_sizes = {"h": 2, "q": length, "x": length + 9, "d": 32}
+        yield name, program.lower(term, **tiles, **whole), {a: n for a, n in open_sizes.items() if a in tiled}
 
 
-def eight_bits(scores: str) -> Term:
-    """Attention whose products are of 8-bit codes, with a scale per query, key and feature; V lies transposed."""
-    h, q, x, d = ops.axes("h q x d")
-    Q, K = ops.array("Q", h, q, d, dtype=scores), ops.array("K", h, x, d, dtype=scores)
-    V, sq, sk = ops.array("V", h, d, x, dtype="fp8e4m3"), ops.array("sq", h, q), ops.array("sk", h, x)
-    S = ops.contract(Q, K, over=d) * sq * sk * d.size**-0.5
-    P = ops.cast(ops.softmax(S, over=x) * 256, "fp8e4m3")
-    O = ops.cast(ops.contract(P, V, over=x) * ops.array("sv", h, d) / 256, "bf16")
-    made = Term(*ops.trace([O], {"O": O}), f"attention, {scores} codes")
-    return derive.stream(derive.group(derive.fuse(made), h=1, q="g_q"), x="s_x")
+def _decoders() -> dict[str, Term]:
+    """Attention of few queries on a cache in int8 and int4, by format."""
+    return {dtype: workloads.cached(dtype) for dtype in ("int8", "int4")}
 
 
-def others() -> dict[str, Term]:
-    """Kernels beside attention: a matrix product, RMSNorm and a linear layer, cross-entropy."""
-    q, x, e = ops.axes("q x e")
-    A, W = ops.array("A", q, x, dtype="fp16"), ops.weight("W", x, e, dtype="fp16")
-    N = ops.rms_norm(A, over=x, gain=ops.weight("G", x, dtype="fp16"))
-    loss = ops.cross_entropy(ops.array("S", q, x), ops.array("t", q, dtype="int64"), over=x)
-    outputs = {
-        "matmul": ops.contract(A, W, over=x),
-        "RMSNorm;linear": ops.contract(N, W, over=x),
-        "cross-entropy": loss,
-    }
-    made = {name: Term(*ops.trace([O], {"O": O}), name) for name, O in outputs.items()}
-    return {name: derive.stream(derive.group(derive.fuse(t), q="g_q"), x="s_x") for name, t in made.items()}
+def _quantizers() -> dict[str, Term]:
+    """What makes the codes of queries, keys and transposed values, by a short name."""
+    rows = {f"{dtype} per token": workloads.codes_per_token(dtype) for dtype in ("fp8e4m3", "int8", "int4")}
+    rows["scales per channel"] = workloads.scales_per_channel("fp8e4m3")
+    return {**rows, "fp8e4m3 per channel": workloads.codes_per_channel("fp8e4m3", transposed=True)}
 
 
 def flops(heads: int, length: int, d: int, causal: bool) -> int:
@@ -118,9 +90,10 @@ def flops(heads: int, length: int, d: int, causal: bool) -> int:
 
 
 def measure(session: gpu.Session, plan: Plan, small: bool) -> None:
-    """Ceilings, checks, then attention: tiles at one length, the best of them at every length."""
+    """Ceilings, checks; then attention, tiles at one length, the best of them at every length; after its first
+    head size the same in fewer bits, so that little time leaves out other head sizes first."""
     rates = session.attempt("ceilings", lambda: gpu.ceilings(session, plan.side, plan.copy_bytes)) or {}
-    passed = [session.attempt("check", partial(gpu.checked, session, *one), name=one[0]) for one in workloads(small)]
+    passed = [session.attempt("check", partial(gpu.checked, session, *one), name=one[0]) for one in kernels(small)]
     if not any(passed):
         return
     for d in plan.heads:
@@ -129,6 +102,112 @@ def measure(session: gpu.Session, plan: Plan, small: bool) -> None:
             for length in plan.lengths if best else ():
                 if best and length != plan.tried:
                     _one(session, plan, (d, causal, length), best, rates)
+        if d == plan.heads[0]:
+            fewer_bits(session, plan, d)
+
+
+def fewer_bits(session: gpu.Session, plan: Plan, d: int) -> None:
+    """Quantizers by themselves, attention on 8-bit codes, and few queries on a cache of 8 and 4 bits: each
+    against fp16, without the time that making the codes takes and with it."""
+    for length in plan.quantized:
+        shape = {"h": plan.head_count(d, length), "x": length, "d": d}
+        taken = {name: _quantizer(session, name, term, shape) for name, term in _quantizers().items()}
+        fp16 = [row for row in session.rows if row["kind"] == "attention" and not row["causal"] and row["d"] == d]
+        plain = min((row["time_s"] for row in fp16 if row["length"] == length), default=None)
+        values = _sum(taken["scales per channel"], taken["fp8e4m3 per channel"])
+        for scores in ("fp8e4m3", "int8"):
+            codes = _sum(taken[f"{scores} per token"], taken[f"{scores} per token"], values)
+            for tile in plan.tiles[:2]:
+                _eight_bits(session, scores, {**shape, "q": length}, tile, (plain, codes))
+    _decode(session, plan, d)
+
+
+def _sum(*times: float | None) -> float | None:
+    """Seconds in all, where each is known."""
+    return None if None in times else sum(time for time in times if time is not None)
+
+
+def _speedups(plain: float | None, time_s: float, codes: float | None) -> dict[str, float | None]:
+    """How much faster than fp16, with the codes there and with the time to make them."""
+    with_codes = None if plain is None or codes is None else plain / (time_s + codes)
+    return {
+        "fp16_time_s": plain,
+        "codes_time_s": codes,
+        "speedup": None if plain is None else plain / time_s,
+        "speedup_with_codes": with_codes,
+    }
+
+
+def _quantizer(session: gpu.Session, name: str, term: Term, shape: Mapping[str, int]) -> float | None:
+    """Seconds that a quantizer takes on an array of this shape; its row says at how many bytes per second."""
+    tiles = {tile: n for tile, n in {"g_x": 64, "g_d": 32, "s_x": 128}.items() if tile in _tiles(term)}
+
+    def work() -> float:
+        made = program.lower(term, **shape, **tiles)
+        found = gpu.times(made, gpu.random_tensors(made, shape))
+        moved = cost.transfers(term).bytes().total(**shape, **tiles)
+        about = {"name": name, **shape, "bytes": int(moved)}
+        session.add("quantizer", **about, **found, rate_byte_per_s=float(moved) / found["time_s"])
+        return found["time_s"]
+
+    seconds: float | None = session.attempt("quantizer", work, name=name, length=shape["x"])
+    return seconds
+
+
+def _tiles(term: Term) -> set[str]:
+    return {str(label.tile) for label in term.labels}
+
+
+def _eight_bits(
+    session: gpu.Session,
+    scores: str,
+    shape: Mapping[str, int],
+    tile: tuple[int, int],
+    beside: tuple[float | None, float | None],
+) -> None:
+    about = {"scores": scores, "values": "fp8e4m3", "length": shape["x"], "tile": f"{tile[0]}x{tile[1]}"}
+
+    def work() -> None:
+        made = program.lower(workloads.eight_bits(scores), **shape, g_q=tile[0], s_x=max(tile[1], 32))
+        found = gpu.times(made, gpu.random_tensors(made, shape))
+        rate = flops(shape["h"], shape["x"], shape["d"], causal=False) / found["time_s"]
+        speedups = _speedups(beside[0], found["time_s"], beside[1])
+        session.add("quantized", **about, d=shape["d"], **found, rate_flop_per_s=rate, **speedups)
+
+    session.attempt("quantized", work, **about)
+
+
+def _decode(session: gpu.Session, plan: Plan, d: int) -> None:
+    """Few queries on a cache: fp16, then codes."""
+    heads, queries, keys = plan.cache
+    shape = {"h": heads, "q": queries, "x": keys, "d": d}
+    plain = _cached(session, "fp16", streamed("fp16", causal=False), shape, (None, None))
+    for dtype, term in _decoders().items():
+        name = f"{dtype} per token"
+        once = _quantizer(session, name, _quantizers()[name], {"h": heads, "x": keys, "d": d})
+        _cached(session, dtype, term, shape, (plain, _sum(once, once)))
+
+
+def _cached(
+    session: gpu.Session,
+    dtype: str,
+    term: Term,
+    shape: Mapping[str, int],
+    beside: tuple[float | None, float | None],
+) -> float | None:
+    about = {"cache": dtype, "queries": shape["q"], "keys": shape["x"], "heads": shape["h"]}
+
+    def work() -> float:
+        tiles = {"g_q": shape["q"], "s_x": min(64, shape["x"])}
+        made = program.lower(term, **shape, **tiles)
+        found = gpu.times(made, gpu.random_tensors(made, shape))
+        moved = int(cost.transfers(term).bytes().total(**shape, **tiles))
+        speedups = _speedups(beside[0], found["time_s"], beside[1])
+        session.add("decode", **about, bytes=moved, **found, rate_byte_per_s=moved / found["time_s"], **speedups)
+        return found["time_s"]
+
+    seconds: float | None = session.attempt("decode", work, **about)
+    return seconds
 
 
 Case = tuple[int, bool, int]

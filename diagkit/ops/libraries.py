@@ -211,9 +211,10 @@ class Torch:
         return bool((value.round() == value).all())
 
     def promote(self, dtypes: Sequence[Any]) -> Any:
-        """The float type that holds them all."""
-        widest = dtypes[0]
-        for dtype in dtypes[1:]:
+        """The float type that holds them all; torch itself promotes no 8-bit type, which float16 holds."""
+        several = len(set(dtypes)) > 1
+        widest, *rest = (self.torch.float16 if several and dtype.itemsize == 1 else dtype for dtype in dtypes)
+        for dtype in rest:
             widest = self.torch.promote_types(widest, dtype)
         return widest
 
