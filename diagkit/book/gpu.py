@@ -165,7 +165,12 @@ def _eight_bits(
     tile: tuple[int, int],
     beside: tuple[float | None, float | None],
 ) -> None:
-    about = {"scores": scores, "values": "fp8e4m3", "length": shape["x"], "tile": f"{tile[0]}x{tile[1]}"}
+    about: dict[str, Any] = {
+        "scores": scores,
+        "values": "fp8e4m3",
+        "length": shape["x"],
+        "tile": f"{tile[0]}x{tile[1]}",
+    }
 
     def work() -> None:
         made = program.lower(workloads.eight_bits(scores), **shape, g_q=tile[0], s_x=max(tile[1], 32))
@@ -195,7 +200,7 @@ def _cached(
     shape: Mapping[str, int],
     beside: tuple[float | None, float | None],
 ) -> float | None:
-    about = {"cache": dtype, "queries": shape["q"], "keys": shape["x"], "heads": shape["h"]}
+    about: dict[str, Any] = {"cache": dtype, "queries": shape["q"], "keys": shape["x"], "heads": shape["h"]}
 
     def work() -> float:
         tiles = {"g_q": shape["q"], "s_x": min(64, shape["x"])}
