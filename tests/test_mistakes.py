@@ -21,9 +21,14 @@ def _algorithm():
     naive = dk.Diagram(O, name="attention")
     flash = naive.fuse().group(q="g_q").stream(x="s_x")
     qs, ks = np.ones((3, 4)), np.ones((5, 4))
-    return SimpleNamespace(
-        q=q, x=x, d=d, Q=Q, K=K, V=V, S=S, naive=naive, flash=flash, qs=qs, ks=ks, arrays={"Q": qs, "K": ks, "V": ks}
-    )  # fmt: skip
+
+    def laid_out(**options):
+        sizes = {"g_q": 16, "s_x": 16, "w_q": 16, **SIZES}
+        return flash.group(level=2, q="w_q").configuration("H100-SXM", **sizes, **options)
+
+    kernel = flash.kernel("numba", q=8, x=8, d=4, g_q=4, s_x=4)
+    known = {"q": q, "x": x, "d": d, "Q": Q, "K": K, "V": V, "S": S, "naive": naive, "flash": flash}
+    return SimpleNamespace(**known, qs=qs, ks=ks, arrays={"Q": qs, "K": ks, "V": ks}, laid_out=laid_out, kernel=kernel)
 
 
 A = _algorithm()
@@ -126,7 +131,94 @@ RUNNING = {
     "complex numbers": (lambda: A.naive(**{**A.arrays, "V": A.ks * 1j}), "'V' is fp32 and cannot be complex128"),
 }
 
-MISTAKES = {**WRITING, **RUNNING}
+DIAGRAMS = {
+    "fuse: one box": (lambda: A.naive.fuse("P"), "fuse('P', 'O')"),
+    "fuse: a list": (lambda: A.naive.fuse(["S", "P"]), "has no box ['S', 'P']"),
+    "group: an axis alone": (lambda: A.naive.group("q"), 'group(q="g_q")'),
+    "group: a list of tiles": (lambda: A.naive.group(q=[1, 2]), "a name or a whole number >= 1"),
+    "group: the streamed axis": (lambda: A.naive.group(x=3), "stream 'x' instead"),
+    "stream: an axis alone": (lambda: A.naive.fuse().stream("x"), "one axis at a time"),
+    "unstream: no stream": (lambda: A.naive.unstream("x"), "streamed axes: none"),
+    "split: no such region": (lambda: A.flash.split(x=4, region="z"), "its boxes are: QK, S, P, O"),
+    "law: none": (lambda: A.flash.law(trials=0, **A.arrays), "trials cannot be 0; use a whole number >= 1"),
+    "law: half of one": (lambda: A.flash.law(trials=1.5, **A.arrays), "trials cannot be 1.5"),
+    "law: a seed of text": (lambda: A.flash.law(seed="a", **A.arrays), "seed cannot be 'a'"),
+    "rotate: nothing": (lambda: A.naive.rotate(over="d"), 'rotate("Q", "K", over="d")'),
+    "quantize: over 3": (lambda: A.naive.quantize("K", "int8", over=3), "3"),
+    "part: of nothing": (A.naive.part, "part('O')"),
+    "formats: numpy's word": (lambda: A.naive.formats("float16"), "write 'fp16'"),
+    "save: no folder": (lambda: A.naive.save("no such folder/a.svg"), "there is no folder 'no such folder'"),
+    "save: no picture": (lambda: A.naive.save("a.jpg"), "use a suffix of: .svg"),
+    "save: a number": (lambda: A.naive.save(3), "3 is no path"),
+    "strip: no folder": (lambda: A.naive.strip().save("no such folder/a.svg"), "there is no folder"),
+    "theme: blue": (lambda: A.naive.svg(theme="blue"), "light"),
+    "diff: a number": (lambda: A.naive.diff(3), "give another diagram"),
+}
+
+COSTS = {
+    "transfers: no array": (lambda: A.naive.transfers()["Z"], "by_array() has the arrays: Q, K"),
+    "optimum: no memory": (lambda: A.flash.optimum(None), "None is no amount of memory"),
+    "optimum: bits": (lambda: A.flash.optimum("M", unit="bits"), "use one of: elements, bytes"),
+    "bits: no axis": (lambda: A.flash.bits("M", z=3), "no axis or tile 'z'"),
+    "legal tile: a name": (lambda: A.flash.legal_tile("M", **SIZES), "optimum() takes a name"),
+    "legal tile: text": (lambda: A.flash.legal_tile(1e5, q="a", x=64, d=16), "q cannot be 'a'"),
+    "legal tile: nothing": (lambda: A.flash.legal_tile(1e5, q=0, x=64, d=16), "q cannot be 0"),
+    "legal tile: half": (lambda: A.flash.legal_tile(1e5, dtype="half", **SIZES), "write 'fp16'"),
+    "legal tile: multiples": (lambda: A.flash.legal_tile(1e5, multiples={"z": 3}, **SIZES), "no axis 'z'"),
+    "levels: a number": (lambda: A.flash.level_optimum(3), "dk.GPU"),
+    "caching: a list": (lambda: A.flash.caching("M", [1]), "[1] is neither a number nor a formula"),
+    "caching: nobody": (lambda: A.flash.caching("M", 0), "at least 1"),
+    "network: nobody": (lambda: A.flash.network(x=0), "at least 1"),
+    "balance: no memory": (lambda: A.flash.balance("H100-SXM", d=64).least_size(-3), "above 0"),
+}
+
+MACHINES = {
+    "on: a number": (lambda: A.flash.on(3, **SIZES), "3 names no machine; use one of: A100"),
+    "on: text": (lambda: A.flash.on("H100-SXM", q="a", x=64, d=16), "q cannot be 'a'"),
+    "on: half an element": (lambda: A.flash.on("H100-SXM", q=1.5, x=64, d=16), "q cannot be 1.5"),
+    "on: no axis": (lambda: A.flash.on("H100-SXM", z=3, **SIZES), "no open size or tile 'z'"),
+    "on: too wide": (lambda: A.flash.on("H100-SXM", g_q=128, s_x=32, **SIZES), "larger than axis 'q', which has 64"),
+    "on: a tile of 0": (lambda: A.flash.on("H100-SXM", g_q=0, s_x=32, **SIZES), "g_q cannot be 0"),
+    "on: without 3": (lambda: A.flash.on("H100-SXM", without=3, **SIZES), "without=('special',)"),
+    "across: nobody": (lambda: A.flash.across([], "fp16", **SIZES), "give names"),
+    "across: unknown": (lambda: A.flash.across(["zzz"], "fp16", **SIZES), "no machine 'zzz'"),
+    "across: not asked": (lambda: A.flash.across(["T4"], "fp16", **SIZES)["B200"], "there are: T4"),
+    "across: none can": (lambda: A.flash.across(["T4"], "fp8e4m3", **SIZES).best(), "T4: refused"),
+    "sweep: nobody": (lambda: A.flash.sweep([], "fp16", **SIZES), "give names"),
+    "sweep: text": (lambda: A.flash.sweep("T4", "fp16", q=["a"], x="q", d=16), "q cannot be 'a'"),
+    "sweep: no axis": (lambda: A.flash.sweep("T4", "fp16", z=3, **SIZES), "no size or tile 'z'"),
+    "sweep: no row": (lambda: A.flash.sweep("T4", "fp16", g_q=16, s_x=16, **SIZES).row(5), "there are 1"),
+    "configuration: no threads": (lambda: A.laid_out(threads=0), "threads cannot be 0"),
+    "configuration: pieces": (lambda: A.laid_out(pieces={"d": 3}), "pieces={'d': (64, 16)}"),
+    "load: none": (lambda: dk.machine.load(None), "None names no machine"),
+    "peak: a number": (lambda: dk.machine.load("T4").peak(3), "stated there"),
+    "roof: below 0": (lambda: dk.machine.load("T4").roof(-1, "fp16"), "at least 0"),
+    "anchors: text": (lambda: dk.machine.anchors("a"), "cannot be 'a'"),
+    "compare: too long": (lambda: dk.machine.compare(10**9), "the longest is 16384"),
+    "compare: by what": (lambda: dk.machine.compare().only(foo=3), "use: gpu, impl"),
+    "times: a name": (lambda: dk.machine.times("T4", {}, {}, "fp16"), 'machine.load("H100-SXM")'),
+    "energy: a name": (lambda: dk.machine.energy("T4", {}, {}, "fp16"), 'machine.load("H100-SXM")'),
+    "recorded: by what": (lambda: dk.machine.recorded_numbers("foo"), "layer, head"),
+    "activations: our word": (lambda: dk.activations(layer=2, dtype="fp16"), "float16"),
+    "activations: no layer": (lambda: dk.activations(layer=99), "recorded layers: 0, 2, 5"),
+}
+
+DOORS = {
+    "kernel in order": (lambda: A.kernel(A.qs, A.ks, A.ks), "write Q=..., K=..., V=..."),
+    "kernel: cuda": (lambda: A.flash.kernel("cuda", g_q=2, s_x=2), "numba"),
+    "check: a seed of text": (lambda: A.kernel.check(seed="a"), "seed cannot be 'a'"),
+    "check: no dict": (lambda: A.kernel.check(arrays=3), "int is no dict of arrays"),
+    "measure: unchecked": (A.kernel.measure, "run kernel.check() first"),
+    "explorer: a list": (lambda: dk.Explorer([A.flash], **SIZES), "Explorer(naive, flash, q=1024)"),
+    "explorer: truth": (lambda: dk.Explorer(A.flash, q=True, x=64, d=16), "q = True is no size"),
+    "explorer: no tile": (lambda: dk.Explorer(A.flash, **SIZES).choices("foo"), "tiles are: g_q, s_x"),
+    "refusal: no step": (lambda: dk.refusal(3), "3 is no step"),
+    "timed: no call": (lambda: dk.timed(3), "3 cannot be run"),
+    "roofline: names": (lambda: dk.roofline("zzz"), "are no machines"),
+}
+
+SIZES = {"q": 64, "x": 64, "d": 16}
+MISTAKES = {**WRITING, **RUNNING, **DIAGRAMS, **COSTS, **MACHINES, **DOORS}
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -9,7 +9,7 @@ import numpy as np
 
 from diagkit.ops import numpy_dtype
 from diagkit.program import Program
-from diagkit.term import Array, InputError
+from diagkit.term import Array, InputError, check_whole
 
 USUAL = 24
 """Size of an axis, in elements, that nobody named: not a power of two."""
@@ -30,7 +30,7 @@ def sizes_for(program: Program, given: Mapping[str, int]) -> dict[str, int]:
 
 def random_inputs(program: Program, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
     """Arrays for every input: normal floats, whole numbers below the largest size, masks three quarters true."""
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(check_whole(seed, "seed"))
     largest = max([2, *sizes.values()])
     return {array.name: _random(array, sizes, generator, largest) for array in program.term.inputs}
 

@@ -16,7 +16,7 @@ from diagkit.bench.show import Shown
 from diagkit.bench.triton_run import need_triton, written
 from diagkit.bench.verdicts import Verdict, verdicts
 from diagkit.program import Program, lower
-from diagkit.term import Term
+from diagkit.term import InputError, Term
 
 Predict = Callable[[Term, Mapping[str, int]], tuple[float, ...]]
 """Of a diagram at sizes: the bytes that each of its kernels holds in fast memory."""
@@ -109,5 +109,9 @@ def with_formats(program: Program, dtypes: str | Mapping[str, str]) -> Program:
     term = program.term
     floats = [a.name for a in term.inputs if a.dtype != "bool" and not a.dtype.startswith("int")]
     wanted = dict.fromkeys(floats, dtypes) if isinstance(dtypes, str) else dict(dtypes)
+    known = [array.name for array in term.inputs]
+    for name in wanted:
+        if name not in known:
+            raise InputError(f"{term.name} has no input {name!r}", box=name, remedy=f"its inputs: {', '.join(known)}")
     inputs = tuple(replace(array, dtype=wanted.get(array.name, array.dtype)) for array in term.inputs)
     return lower(term.replace(inputs=inputs), **dict(program.sizes))

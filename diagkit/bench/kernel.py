@@ -18,6 +18,7 @@ from diagkit.bench.measure import Measured, measure
 from diagkit.codegen import Source
 from diagkit.ops import by_name
 from diagkit.program import Program
+from diagkit.term import InputError
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,10 @@ class Kernel:
         self, arrays: Mapping[str, Any] | None, sizes: Mapping[str, int], seed: int
     ) -> tuple[dict[str, int], Mapping[str, Any]]:
         if arrays is not None:
+            if not isinstance(arrays, Mapping):
+                raise InputError(
+                    f"{type(arrays).__name__} is no dict of arrays", remedy='write arrays={"Q": ..., "K": ...}'
+                )
             return dict(bind_sizes_of(self.program, arrays)), arrays
         full = sizes_for(self.program, sizes)
         return full, random_inputs(self.program, full, seed)

@@ -79,6 +79,8 @@ def roofline(
     `machines` are `Machine`s: each is drawn in `dtype`, or in fp32 where it states no such peak. `points`
     are (name, FLOP per byte, FLOP/s). Both axes are logarithmic.
     """
+    if not isinstance(machines, Sequence) or not all(hasattr(one, "roof") for one in machines):
+        raise BookError(f"{machines!r} are no machines", remedy='write roofline([machine.load("H100-SXM")])')
     figure, axes = canvas(title, "FLOP per byte moved from slow memory", "FLOP/s")
     axes.set(xscale="log", yscale="log")
     for machine, colour in zip(machines, COLOURS, strict=False):

@@ -44,6 +44,8 @@ def refusal(step: Callable[..., Any], *args: Any, **named: Any) -> Refusal:
     axis     d
     reason   a size for 'd', which is no axis of 'q x'
     """
+    if not callable(step):
+        raise BookError(f"{step!r} is no step to take", remedy='write refusal(naive.stream, x="s_x")')
     try:
         step(*args, **named)
     except DiagkitError as error:

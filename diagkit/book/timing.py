@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from diagkit.book.errors import BookError
 from diagkit.book.show import html_rows, seconds
 
 
@@ -50,6 +51,8 @@ def timed(function: Callable[..., Any], *args: Any, budget_s: float = 0.5, **arr
     >>> len(timed(sum, range(10), budget_s=0).runs_s)
     5
     """
+    if not callable(function):
+        raise BookError(f"{function!r} cannot be run", remedy="what to call comes first: timed(kernel, Q=...)")
     function(*args, **arrays)
     runs: list[float] = []
     while len(runs) < 5 or (sum(runs) < budget_s and len(runs) < 1000):

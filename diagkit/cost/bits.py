@@ -13,7 +13,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.cost.kernel import kernels, product
+from diagkit.cost.kernel import check_names, kernels, product
 from diagkit.cost.optimum import Optimum, least
 from diagkit.cost.show import Shown, Table, formula
 from diagkit.cost.transfers import transfers
@@ -124,6 +124,7 @@ def bits(term: Term, memory: Any = "M", **sizes: Any) -> BitsLaw:
     d**2*q*x*(b_K + b_V)*(b_O_acc + b_Q)/M
     """
     term = at_level(term, 1)
+    check_names(term, sizes)
     moved = transfers(term)
     total = sympy.Add(*(amount * _width(key.array) for key, amount in moved.items()))
     held = list(_held(term))

@@ -74,6 +74,18 @@ def _at_memory(best: Optimum, memory: Any, value: Any) -> list[tuple[Any, Any]]:
     return [(sympy.powsimp(part * memory**beta) * value ** (-beta), beta) for part, beta in best.terms]
 
 
+def _need_graph(graph: Any) -> None:
+    if not isinstance(graph, LevelGraph):
+        raise DiagkitError(f"{graph!r} is no level graph", remedy="give one, such as dk.GPU or dk.NETWORK")
+
+
+def _children(children: Any) -> Any:
+    found = amount(children)
+    if found.is_number and found < 1:
+        raise DiagkitError(f"{children!r} memories share nothing", remedy="give a number of at least 1, or a name")
+    return found
+
+
 def caching(term: Term, memory: Any, children: Any, **options: Any) -> Rule:
     """Theorem 2, intermediate caching: what the level above a caching one has to deliver.
 
@@ -87,7 +99,7 @@ def caching(term: Term, memory: Any, children: Any, **options: Any) -> Rule:
     >>> caching(dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b"), "M", "N").formula
     a*c + 2*a*b*c/(sqrt(M)*sqrt(N))
     """
-    symbol, count = size("M"), amount(children)
+    symbol, count = size("M"), _children(children)
     parts = _at_memory(_best(term, symbol, options), symbol, amount(memory) * count)
     return Rule(
         "intermediate caching (Theorem 2)", sympy.Add(*(part for part, _ in parts)), tuple(parts),
@@ -110,7 +122,7 @@ def cross_transfer(term: Term, memory: Any, children: Any, above: Any, across: A
     >>> cross_transfer(tiled, "M", 1, "B_h", "B_x").formula
     a*c/B_h + 2*a*b*c/(B_h*sqrt(M))
     """
-    symbol, count, held = size("M"), amount(children), amount(memory)
+    symbol, count, held = size("M"), _children(children), amount(memory)
     slow, cross = 1 / amount(above), 1 / amount(across)
     best = _best(term, symbol, options)
     together, alone = (_at_memory(best, symbol, room) for room in (held * count, held))
@@ -247,7 +259,7 @@ def network(term: Term, **devices: Any) -> Network:
     if len(devices) != 1:
         raise DiagkitError("share out one axis at a time", remedy="write for example network(flash, x=8)")
     ((axis, count),) = devices.items()
-    others = amount(count) - 1
+    others = _children(count) - 1
     form = next((form for form in term.forms if form.axis == term.axis(axis).name), None)
     if form is None and term.label("group", axis) is None:
         reason = f"axis {axis!r} is neither grouped nor streamed: nothing says how devices would share it"

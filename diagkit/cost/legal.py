@@ -17,7 +17,18 @@ from diagkit.cost.show import Shown, Table
 from diagkit.cost.transfers import transfers
 from diagkit.cost.upper import undominated
 from diagkit.cost.work import work
-from diagkit.term import FORMATS, Contract, DiagkitError, InputError, Label, Term, at_level, names
+from diagkit.term import (
+    FORMATS,
+    Contract,
+    DiagkitError,
+    InputError,
+    Label,
+    Term,
+    at_level,
+    check_format,
+    check_whole,
+    names,
+)
 
 Reasons = Mapping[str, tuple[tuple[int, str], ...]]
 """For each axis, the numbers that its tile must be a multiple of, and why."""
@@ -85,6 +96,7 @@ def legal_tile(
     {'g_a': 3, 'g_c': 4}
     """
     term = at_level(term, 1)
+    _check_asked(term, memory, dtype, multiples or {})
     _check_sizes(term, sizes)
     check_unit(unit)
     _check_room(term, memory, multiples or {})
@@ -94,6 +106,17 @@ def legal_tile(
     choices = {label.tile.name: _choices(search, label, reasons, divisors) for label in search.labels}
     best = search.best(choices)
     return _result(search, best, {axis: why for axis, why in reasons.items() if any(n > 1 for n, _ in why)})
+
+
+def _check_asked(term: Term, memory: Any, dtype: str | None, multiples: Mapping[str, int]) -> None:
+    if isinstance(memory, bool) or not isinstance(memory, Real):
+        raise InputError(f"memory cannot be {memory!r}", remedy="use a number; optimum() takes a name such as 'M'")
+    if dtype is not None:
+        check_format(dtype)
+    if not isinstance(multiples, Mapping):
+        raise InputError(f"{multiples!r} are no multiples", remedy="give them by axis: {'q': 16}")
+    for axis, number in multiples.items():
+        check_whole(number, f"a multiple for {term.axis(axis).name}", 1)
 
 
 def _check_sizes(term: Term, sizes: Mapping[str, int]) -> None:

@@ -88,6 +88,11 @@ def _between(term: Term, boxes: tuple[str, ...]) -> list[str]:
     inside = {term.box(name).name for name in boxes}
     made = [box.name for box in term.boxes if box.name in inside and not term.wires[box.name].virtual]
     wires = [wire for wire in made if any(box.name in inside for box in term.consumers(wire))]
+    if not wires:
+        named = ", ".join(map(repr, boxes))
+        readers = [box.name for name in boxes for box in term.consumers(name)] or list(term.box(boxes[0]).inputs)
+        remedy = f"name both ends of a wire: fuse({', '.join(map(repr, [*boxes, *readers[:1]]))})"
+        raise FuseError(f"nothing goes from one of {named} to another", box=boxes[0], remedy=remedy)
     for wire in wires:
         outside = [box.name for box in term.consumers(wire) if box.name not in inside]
         if outside:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diagkit.derive.history import AnyTerm
-from diagkit.term import Array, Term
+from diagkit.term import Array, Term, TermError
 
 
 def part(term: AnyTerm, /, *outputs: str, name: str | None = None, whole: bool = False) -> AnyTerm:
@@ -21,6 +21,8 @@ def part(term: AnyTerm, /, *outputs: str, name: str | None = None, whole: bool =
     >>> [(array.name, array.dtype) for array in part(coded, "S").inputs]
     [('Q', 'fp32'), ('K.scale', 'fp32'), ('K.codes', 'int8')]
     """
+    if not outputs:
+        raise TermError(f"no part of {term.name}", remedy=f"name what it makes: part({term.outputs[-1]!r})")
     wanted = {term.box(wire).name for wire in outputs}
     read: dict[str, None] = {}
     for box in reversed(term.boxes):

@@ -81,7 +81,7 @@ def quantize(
 
 
 def _several(over: Any) -> list[Any]:
-    return [over] if isinstance(over, str | Axis) else list(over)
+    return list(over) if isinstance(over, list | tuple) else [over]
 
 
 def _plain(one: Any) -> Any:

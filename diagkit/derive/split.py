@@ -41,6 +41,13 @@ from diagkit.term import (
 _NEUTRAL = {"sum": sympy.S.Zero, "max": -sympy.oo, "min": sympy.oo}
 
 
+def _named_region(term: Term, box: str | None) -> set[str]:
+    """The boxes of the region that has `box`, or all boxes."""
+    if box is None:
+        return {one.name for one in term.boxes}
+    return next(({*one.boxes} for one in term.regions if term.box(box).name in one.boxes), set())
+
+
 def split(term: AnyTerm, /, *, region: str | None = None, **parts: int) -> AnyTerm:
     """Cut a streamed axis into independent parts: ``split(x=4)``. Two kernels come of one region.
 
@@ -65,7 +72,9 @@ def split(term: AnyTerm, /, *, region: str | None = None, **parts: int) -> AnyTe
         raise StreamError(f"split takes one axis at a time, not {axes}", remedy="write for example split(x=4)")
     ((axis, count),) = parts.items()
     cut = _cut(term, axis, count)
-    form = next((form for form in term.forms if form.axis == axis), None) or first_form(term, axis, region)
+    near = _named_region(term, region)
+    derived = next((form for form in term.forms if form.axis == axis and near & {*form.region}), None)
+    form = derived or first_form(term, axis, region)
     _refuse_views(term, form)
     columns = _Columns(term, form, cut)
     columns.partials()

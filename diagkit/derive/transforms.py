@@ -96,6 +96,10 @@ def rotate(term: AnyTerm, /, *wires: str, over: str | Axis, matrix: str = "H") -
     >>> [box.name for box in rotate(Term(*ops.trace([S])), "Q", "K", over="d").boxes]
     ['Q.rotated', 'K.rotated', 'S']
     """
+    if len(wires) != 2:
+        raise TermError(
+            f"{len(wires)} wires cannot turn together", remedy='name both factors: rotate("Q", "K", over="d")'
+        )
     sources = [standing_for(term, wire) for wire in wires]
     axis = axis_of(term, sources[0], over)
     _refuse_rotation(term, sources, axis)

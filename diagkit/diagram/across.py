@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from diagkit.diagram.fastest import aimed
 from diagkit.diagram.prediction import TIME_HEAD, Prediction
 from diagkit.machine import Energy, MachineError, Sheet
-from diagkit.term import Term
+from diagkit.term import DiagkitError, MissingKeyError, Term
 
 NEEDED = ("global", "tensor")
 """Without these an energy says nothing; what else is unknown is small beside them, and left out."""
@@ -27,10 +27,16 @@ class Across:
     order: tuple[str, ...]
 
     def __getitem__(self, name: str) -> Prediction:
+        if name not in self.found:
+            reason = self.refused.get(name, "was not asked for")
+            raise MissingKeyError(f"no prediction for {name!r}: {reason}", remedy=f"there are: {', '.join(self.found)}")
         return self.found[name]
 
     def best(self, key: Callable[[Prediction], float] = lambda one: one.times.overlapped) -> str:
         """The machine where `key` is least: the overlapped time, if nothing else is asked."""
+        if not self.found:
+            why = "; ".join(f"{name}: {reason}" for name, reason in self.refused.items()) or "no machine was asked"
+            raise DiagkitError(f"no machine has a prediction ({why})", remedy="ask for another format or machine")
         return min(self.found, key=lambda name: key(self.found[name]))
 
     def table(self) -> Sheet:
@@ -75,11 +81,12 @@ def across(
     """
     found: dict[str, Prediction] = {}
     refused: dict[str, str] = {}
-    for name in machines:
+    asked = [machines] if isinstance(machines, str) else machines
+    for name, found_machine in zip(asked, several(asked), strict=True):
         try:
             one = aimed(term, name, dtype, without, aim, sizes)
             one.machine.peak(one.dtype)
             found[name] = one
         except MachineError as error:
             refused[name] = f"refused: no {error.field}"
-    return Across(found, refused, tuple(machines))
+    return Across(found, refused, tuple(asked))

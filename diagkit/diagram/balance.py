@@ -40,6 +40,8 @@ class Balance:
 
     def moving(self, elements: float) -> float:
         """What the parts that fall with the memory come to at so many elements of it."""
+        if not isinstance(elements, Real) or not elements > 0:
+            raise DiagkitError(f"a memory cannot have {elements!r} elements", remedy="give a number above 0")
         falling = [(part * size("M") ** beta, beta) for part, beta in self.parts if beta != 0]
         open_sizes = sorted({str(symbol) for part, _ in falling for symbol in part.free_symbols})
         if open_sizes:
@@ -58,6 +60,8 @@ class Balance:
     def least_size(self, memory: float | None = None) -> dict[str, float]:
         """The least size of each axis for which moving takes no longer, others without limit; memory in bytes,
         or None for one without limit. Errors: DiagkitError where that memory is below the least."""
+        if memory is not None and (not isinstance(memory, Real) or not memory > 0):
+            raise DiagkitError(f"a memory cannot have {memory!r} bytes", remedy="give a number above 0, or None")
         left = 1 / self.intensity - (0.0 if memory is None else self.moving(memory * 8 / FORMATS[self.dtype]))
         if left <= 0:
             raise DiagkitError(

@@ -19,6 +19,7 @@ from diagkit.term import (
     Term,
     at_level,
     check_format,
+    check_whole,
     names,
     size,
 )  # fmt: skip
@@ -206,7 +207,9 @@ def configure(
             remedy='stream one axis and tile another twice: .group(q="g_q").stream(x="s_x").group(level=2, q="w_q")',
         )
     found = machine.load(name)
-    given = (threads, check_format(on_chip), buffers, opaque, pieces or {})
+    check_whole(threads, "threads", 1)
+    check_whole(buffers, "buffers", 1)
+    given = (threads, check_format(on_chip), buffers, opaque, _pieces(term, pieces or {}))
     layout = Layout(term, term.forms[0], sizes, *given)
     variables = (*layout.in_shared(), *layout.in_registers())
     chunk = sum(each.bytes / each.copies for each in variables if each.place == "block")
@@ -217,6 +220,16 @@ def configure(
         implied_clock(found, max((each.dtype for each in products), key=FORMATS.__getitem__)),
     )
     return Configuration(found, variables, operations, threads, layout.rows, chunk, flop, clock)
+
+
+def _pieces(term: Term, pieces: Any) -> Mapping[str, tuple[int, int]]:
+    """The pieces by axis, if each is two whole numbers."""
+    for axis, cut in pieces.items() if isinstance(pieces, Mapping) else [(None, pieces)]:
+        if axis is None or not isinstance(cut, tuple) or len(cut) != 2:
+            raise DiagkitError(f"{cut!r} are no pieces", axis=axis, remedy="give two by axis: pieces={'d': (64, 16)}")
+        for number in cut:
+            check_whole(number, f"a piece of {term.axis(axis).name}", 1)
+    return dict(pieces)
 
 
 def implied_clock(found: Machine, dtype: str) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from numbers import Integral
@@ -52,7 +52,7 @@ class Prediction:
 
     def but(self, *names: str) -> Prediction:
         """The same with these assumptions switched off, and no others. Errors: DiagkitError for a name that is none."""
-        known = [name for name, _ in ASSUMED]
+        known: list[Any] = [name for name, _ in ASSUMED]
         unknown = [name for name in names if name not in known]
         if unknown:
             raise DiagkitError(f"no assumption {unknown[0]!r}", remedy=f"one of: {', '.join(known)}")
@@ -60,6 +60,13 @@ class Prediction:
         work = {unit: amount for unit, amount in self.work.items() if amount and unit not in names}
         found = times(self.machine, by_level(moved, self.fetched[2]), work, self.dtype)
         return replace(self, moved=moved, times=found, without=names)
+
+    def leaving_out(self, without: Sequence[str] | str) -> Prediction:
+        """The same without one assumption or several, by name."""
+        names = [without] if isinstance(without, str) else without
+        if not isinstance(names, Sequence):
+            raise DiagkitError(f"{without!r} names no assumptions", remedy="give names: without=('special',)")
+        return self.but(*names) if names else self
 
     def switched_off(self) -> Sheet:
         """The time with each assumption off in turn, and with all: what each one costs."""
@@ -142,9 +149,10 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
     Tiles that are not given are the best legal ones for the fast memory of one block. Raises DiagkitError
     for a size that is missing, MachineError for an unknown machine or format.
     """
-    found = name if isinstance(name, Machine) else machine.load(name)
+    (found,) = several([name])
     kind = dtype or promote([array.dtype for array in term.inputs if array.dtype != "bool"])
     need_sizes(term, given)
+    check_sizes(term, given, depth(term))
     sizes = term.numbers(given)
     _need_whole(term, given, sizes)
     tiles, chosen = tiles_on(term, found, dtype, given, sizes)
@@ -176,6 +184,14 @@ def _need_whole(term: Term, given: Mapping[str, Any], sizes: Mapping[str, int]) 
 def _into_registers(term: Term, dtype: str | None, sizes: Mapping[str, int]) -> int:
     """Bytes between shared memory and registers, where labels speak of those; else 0."""
     return int(cost.level_transfers(term).bytes(dtype).between(2).total(**sizes)) if depth(term) > 1 else 0
+
+
+def several(machines: Any) -> list[Machine]:
+    """One machine or several, by name or as they are. Errors: DiagkitError for none, MachineError for a wrong name."""
+    listed = [machines] if isinstance(machines, str | Machine) else machines
+    if not isinstance(listed, Sequence) or not listed:
+        raise DiagkitError(f"{machines!r} are no machines", remedy='give names: ["A100-SXM-80GB", "H100-SXM"]')
+    return [one if isinstance(one, Machine) else machine.load(one) for one in listed]
 
 
 def need_sizes(term: Term, given: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from diagkit import cost, machine
 from diagkit.diagram.prediction import need_sizes, tiles_on
 from diagkit.machine import Machine, MachineError, resource_rate
-from diagkit.term import DiagkitError, Term, promote
+from diagkit.term import DiagkitError, Term, accepted, check_whole, promote
 
 SHOWN = 20
 """How many rows a table displays; the others are there all the same."""
@@ -81,6 +81,8 @@ class Sweep:
 
     def row(self, number: int) -> dict[str, Any]:
         """One row as plain values by column."""
+        if check_whole(number, "a row") >= len(self):
+            raise DiagkitError(f"no row {number}", remedy=f"there are {len(self)}, numbered from 0")
         return {column.name: column.values[number : number + 1].tolist()[0] for column in self.columns}
 
     def where(self, **fixed: Any) -> Self:
@@ -139,8 +141,13 @@ def sweep(term: Term, machines: Any, dtype: str | None, given: Mapping[str, Any]
     """
     need_sizes(term, given)
     kind = dtype or promote([array.dtype for array in term.inputs if array.dtype != "bool"])
-    several = [machines] if isinstance(machines, str | Machine) else list(machines)
-    found = [one if isinstance(one, Machine) else machine.load(one) for one in several]
+    known = accepted(term)
+    for name in given:
+        if name not in known and name not in term.axes:
+            raise DiagkitError(
+                f"{term.name} has no size or tile {name!r}", axis=name, remedy=f"it takes: {', '.join(known)}"
+            )
+    found = several(machines)
     points, ready = combinations(given), cost.amounts(term, dtype)
     same = ready.at(**points) if not _missing(term, points) else None
     parts = [_on(ready, one, kind, *_at(term, ready, one, dtype, points, same)) for one in found]
@@ -156,7 +163,7 @@ def combinations(given: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     >>> {name: values.tolist() for name, values in combinations({"q": [1, 2], "x": "q", "d": [5, 6]}).items()}
     {'q': [1, 1, 2, 2], 'x': [1, 1, 2, 2], 'd': [5, 6, 5, 6]}
     """
-    free = {name: _values(values) for name, values in given.items() if not isinstance(values, str)}
+    free = {name: _values(name, values) for name, values in given.items() if not isinstance(values, str)}
     rows = list(product(*free.values()))
     points = {name: np.array(column, dtype=object) for name, column in zip(free, zip(*rows, strict=True), strict=True)}
     strange = [name for name, other in given.items() if isinstance(other, str) and other not in points]
@@ -168,12 +175,12 @@ def combinations(given: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
     return {name: points[values] if isinstance(values, str) else points[name] for name, values in given.items()}
 
 
-def _values(values: Any) -> Sequence[Any]:
+def _values(name: str, values: Any) -> Sequence[Any]:
     listed = values.tolist() if hasattr(values, "tolist") else values
-    several = list(listed) if isinstance(listed, Sequence | range) else [listed]
-    if not several:
-        raise DiagkitError("a size without values has no points", remedy="give at least one number")
-    return several
+    numbers = list(listed) if isinstance(listed, Sequence | range) else [listed]
+    if not numbers:
+        raise DiagkitError(f"{name} without values has no points", axis=name, remedy="give at least one number")
+    return [check_whole(number, name, 1) for number in numbers]
 
 
 Points = Mapping[str, np.ndarray[Any, Any]]

@@ -104,6 +104,9 @@ class Explorer:
 
     def choices(self, tile: str) -> tuple[int, ...]:
         """The numbers that a tile's slider offers: powers of two, the whole axis, the best and the present one."""
+        if tile not in tiles_of(self.term):
+            known = ", ".join(tiles_of(self.term)) or "none"
+            raise DiagkitError(f"no tile {tile!r}", remedy=f"tiles are: {known}")
         length = self.term.numbers(dict(self.sizes))[tiles_of(self.term)[tile]]
         best = best_tile(self.term, self.machine, self.sizes)
         return tile_choices(length, self.state.everything[tile], *([int(best.tiles[tile])] if best else []))
@@ -157,13 +160,14 @@ def fault(name: str, number: Any, given: Mapping[str, Any], known: set[str]) -> 
         return f"no size or tile {name!r}"
     if isinstance(number, str):
         return None if isinstance(given.get(number), int) else f"{name} follows {number!r}, which has no number"
-    return None if isinstance(number, int) and number > 0 else f"{name} = {number!r} is no size"
+    whole = isinstance(number, int) and not isinstance(number, bool) and number > 0
+    return None if whole else f"{name} = {number!r} is no size"
 
 
 def forms_of(diagrams: tuple[Term, ...]) -> dict[str, Term]:
     """The forms by what they are called: diagrams as given, or the one diagram after each of its steps."""
-    if not diagrams:
-        raise DiagkitError("an explorer of nothing", remedy="give a diagram")
+    if not diagrams or not all(isinstance(one, Term) for one in diagrams):
+        raise DiagkitError("an explorer of no diagram", remedy="give one or several: Explorer(naive, flash, q=1024)")
     several = [*(step.before for step in diagrams[0].steps), diagrams[0]] if len(diagrams) == 1 else diagrams
     found: dict[str, Term] = {}
     for term in several:

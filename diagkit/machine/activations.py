@@ -29,9 +29,18 @@ def activations(layer: int = 0, head: int | None = None, dtype: DTypeLike = np.f
     >>> {name: array.shape for name, array in activations(layer=2, head=3).items()}
     {'Q': (512, 32), 'K': (512, 32), 'V': (512, 32)}
     """
+    kept = np_type(dtype)
     at = place("layer", layer)
     head_at = slice(None) if head is None else place("head", head)
-    return {name: recording()[name][at][head_at].astype(dtype) for name in ("Q", "K", "V")}
+    return {name: recording()[name][at][head_at].astype(kept) for name in ("Q", "K", "V")}
+
+
+def np_type(dtype: Any) -> Any:
+    """numpy's type of that name."""
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        raise MachineError(f"numpy has no type {dtype!r}", remedy="use its names: float16, float32, float64") from None
 
 
 def place(kind: str, wanted: int) -> int:
@@ -49,6 +58,8 @@ def recorded_numbers(kind: str) -> list[int]:
     >>> recorded_numbers("layer")
     [0, 2, 5]
     """
+    if kind not in ("layer", "head"):
+        raise MachineError(f"nothing is recorded by {kind!r}", remedy="use one of: layer, head")
     return [int(number) for number in recording()[f"{kind}s"]]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from statistics import median
 
@@ -18,6 +18,7 @@ from diagkit.machine.facts import Machine, MachineError
 from diagkit.machine.files import data_path, load
 from diagkit.machine.implementations import implementation
 from diagkit.machine.show import Sheet
+from diagkit.term import check_whole
 
 MACHINES = {"H100": "H100-SXM", "H800": "H100-SXM", "A100": "A100-SXM-80GB"}
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
@@ -100,6 +101,7 @@ def sheet() -> list[dict[str, str]]:
 
 def anchors(least: int = 4096) -> list[Anchor]:
     """Every published forward speed at that sequence length or longer, in the order of the file."""
+    check_whole(least, "the least sequence length", 1)
     rows = [row for row in sheet() if not any(drops(row) for drops in LEFT_OUT.values())]
     return [anchor(row, n) for row in rows for n in LENGTHS if n >= least and row[str(n)]]
 
@@ -170,11 +172,15 @@ class Comparison:
 
     def only(self, **wanted: str | int | bool) -> Comparison:
         """Those with such values: gpu, impl, dtype, d, causal, length. Errors: `MachineError` if there are none."""
+        known = [each.name for each in fields(Anchor)]
+        for key in wanted:
+            if key not in known:
+                raise MachineError(f"no speed is told by its {key!r}", field=key, remedy=f"use: {', '.join(known)}")
         return self._kept(lambda each: all(getattr(each, key) == value for key, value in wanted.items()), wanted)
 
     def family(self, start: str) -> Comparison:
         """Those whose implementation's name begins so: "FA3" has FA3, FA3-fp16 and FA3-fp8."""
-        return self._kept(lambda each: each.impl.startswith(start), start)
+        return self._kept(lambda each: each.impl.startswith(str(start)), start)
 
     def _kept(self, keeps: Callable[[Anchor], bool], wanted: object) -> Comparison:
         kept = tuple(each for each in self.anchors if keeps(each))
@@ -239,4 +245,7 @@ class Comparison:
 
 def compare(least: int = 4096) -> Comparison:
     """The additive model against every published forward speed at that sequence length or longer."""
-    return Comparison(tuple(anchors(least)))
+    found = tuple(anchors(least))
+    if not found:
+        raise MachineError(f"no published speed at length {least} or more", remedy=f"the longest is {max(LENGTHS)}")
+    return Comparison(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from diagkit.machine.facts import Machine, MachineError
+from diagkit.machine.facts import Machine, MachineError, need_machine
 from diagkit.machine.show import Sheet
 
 ASSUMED = (
@@ -69,6 +69,7 @@ def energy(machine: Machine, moved: Mapping[str, float], work: Mapping[str, floa
     >>> [(name, round(joules, 4)) for name, joules in (*found.moving, *found.computing)], found.unknown
     ([('global', 0.0312), ('tensor', 0.36)], ('special',))
     """
+    need_machine(machine)
     costs: dict[str, Callable[[], float]] = {
         "tensor": lambda: machine.work_energy(dtype),
         "fma": lambda: machine.work_energy("fp32"),

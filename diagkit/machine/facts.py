@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any
 
 from diagkit.machine.fields import CLUSTERS, INTEGERS, LEVELS, PER_MULTIPROCESSOR, unit_of
 from diagkit.machine.show import Row, readable, table_html, table_text
@@ -87,7 +89,7 @@ class Machine:
         return field in self.fields()
 
     def _absent(self, field: str) -> MachineError:
-        section = field.rpartition(".")[0]
+        section = str(field).rpartition(".")[0]
         stated = [name for name in self.fields() if name.rpartition(".")[0] == section] or self.fields()
         remedy = f"stated there: {', '.join(stated)}"
         return MachineError(f"{self.name} states no {field} ({self.origin})", field=field, remedy=remedy)
@@ -259,7 +261,9 @@ stated there: peak.fp16_flop_per_s, peak.int8_op_per_s, peak.fp32_flop_per_s
         >>> load("T4").roof(10, "fp16"), load("T4").roof(1000, "fp16")
         (3200000000000.0, 65000000000000.0)
         """
-        return min(self.peak(dtype), self.bandwidth(level) * intensity)
+        if not isinstance(intensity, Real) or intensity < 0:
+            raise MachineError(f"an intensity cannot be {intensity!r}", remedy="give FLOP per byte, at least 0")
+        return min(self.peak(dtype), self.bandwidth(level) * float(intensity))
 
     def what_if(self, field: str, times: float) -> Machine:
         """The machine with one stated number multiplied: a machine that is not built, and says so.
@@ -294,7 +298,14 @@ stated there: peak.fp16_flop_per_s, peak.int8_op_per_s, peak.fp32_flop_per_s
         return table_html(self._heading(), self._rows(), self.text("note"))
 
 
+def need_machine(found: Any) -> Machine:
+    """`found`, if it is a machine; else a MachineError that says how to get one."""
+    if not isinstance(found, Machine):
+        raise MachineError(f"{found!r} is no machine", remedy='get one by its name: machine.load("H100-SXM")')
+    return found
+
+
 def stem(dtype: str, between: str = "") -> str:
     """The head of a rate's field name: both fp8 formats share one, integers count op and not FLOP."""
-    name = "fp8" if dtype.startswith("fp8") else dtype
+    name = "fp8" if str(dtype).startswith("fp8") else dtype
     return f"{name}{between}_{'op' if name in INTEGERS else 'flop'}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from diagkit.machine.facts import Machine, MachineError
+from diagkit.machine.facts import Machine, MachineError, need_machine
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ def times(machine: Machine, moved: Mapping[str, float], work: Mapping[str, float
     >>> [(name, round(seconds, 6)) for name, seconds in found.seconds]
     [('global', 0.001), ('tensor', 0.001)]
     """
+    need_machine(machine)
     seconds, unknown = [], []
     for name, amount in (*moved.items(), *work.items()):
         try:
@@ -76,6 +77,7 @@ def resource_rate(machine: Machine, name: str, dtype: str) -> float:
     >>> resource_rate(load("H100-SXM"), "global", "fp16")
     3350000000000.0
     """
+    need_machine(machine)
     per_s = machine.multiprocessors * machine.clock_hz
     units: dict[str, Callable[[], float]] = {
         "tensor": lambda: machine.peak(dtype),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from diagkit.ops import evaluate_box, open_arrays, reference
-from diagkit.term import Axes, Box, InputError, StreamForm, Term, names
+from diagkit.term import Axes, Box, InputError, StreamForm, Term, check_whole, names
 
 Values = dict[str, Any]
 

@@ -31,6 +31,7 @@ from diagkit.term.errors import (
     GroupError,
     InputError,
     LabelError,
+    MissingKeyError,
     MissingNameError,
     StreamError,
     TermError,

@@ -44,6 +44,12 @@ class MissingNameError(TermError, AttributeError):
     """A name that a value of a diagram does not have, though an array or a number would."""
 
 
+class MissingKeyError(DiagkitError, KeyError):
+    """A key that a table does not have."""
+
+    __str__ = Exception.__str__  # a KeyError would show its text in quotes
+
+
 class LabelError(DiagkitError):
     """A label that would change the meaning, and is therefore refused."""
 

@@ -16,6 +16,8 @@ from typing import Any
 import sympy
 from sympy.printing.str import StrPrinter
 
+from diagkit.term.errors import InputError
+
 Expr = sympy.Basic
 """What a scalar expression is to the type checker: sympy's own classes are not annotated."""
 
@@ -145,9 +147,19 @@ def exact(value: Any) -> Any:
     """
     if isinstance(value, float):
         return _exact_float(float(value))
-    value = sympy.sympify(value)
+    value = _sympified(value)
     floats = {number: _exact_float(float(number)) for number in value.atoms(sympy.Float)}
     return value.xreplace(floats) if floats else value
+
+
+def _sympified(value: Any) -> Any:
+    try:
+        found = sympy.sympify(value)
+    except sympy.SympifyError:
+        found = None
+    if not isinstance(found, sympy.Basic):
+        raise InputError(f"{value!r} is neither a number nor a formula", remedy='use a number, or a name such as "M"')
+    return found
 
 
 def apply(function: str, *parts: Any) -> Any:

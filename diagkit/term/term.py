@@ -161,14 +161,14 @@ class Term:
 
     def axis(self, name: str) -> Axis:
         """The axis of that name; an AxisError that lists the others where there is none."""
-        if name not in self.axes:
+        if not isinstance(name, str) or name not in self.axes:
             known = ", ".join(self.axes) or "none"
             raise AxisError(f"{self.name} has no axis {name!r}", axis=name, remedy=f"its axes are: {known}")
         return self.axes[name]
 
     def box(self, name: str) -> Box:
         """The column that makes the wire `name`; a TermError that lists the others where there is none."""
-        if name not in self._columns:
+        if not isinstance(name, str) or name not in self._columns:
             known = ", ".join(self._columns) or "none"
             raise TermError(f"{self.name} has no box {name!r}", box=name, remedy=f"its boxes are: {known}")
         return self._columns[name]
