@@ -74,11 +74,6 @@ def _at_memory(best: Optimum, memory: Any, value: Any) -> list[tuple[Any, Any]]:
     return [(sympy.powsimp(part * memory**beta) * value ** (-beta), beta) for part, beta in best.terms]
 
 
-def _need_graph(graph: Any) -> None:
-    if not isinstance(graph, LevelGraph):
-        raise DiagkitError(f"{graph!r} is no level graph", remedy="give one, such as dk.GPU or dk.NETWORK")
-
-
 def _children(children: Any) -> Any:
     found = amount(children)
     if found.is_number and found < 1:

@@ -26,7 +26,6 @@ from diagkit.term import (
     Term,
     at_level,
     check_format,
-    check_whole,
     names,
 )
 
@@ -96,7 +95,8 @@ def legal_tile(
     {'g_a': 3, 'g_c': 4}
     """
     term = at_level(term, 1)
-    _check_asked(term, memory, dtype, multiples or {})
+    if dtype is not None:
+        check_format(dtype)
     _check_sizes(term, sizes)
     check_unit(unit)
     _check_room(term, memory, multiples or {})
@@ -108,22 +108,12 @@ def legal_tile(
     return _result(search, best, {axis: why for axis, why in reasons.items() if any(n > 1 for n, _ in why)})
 
 
-def _check_asked(term: Term, memory: Any, dtype: str | None, multiples: Mapping[str, int]) -> None:
-    if isinstance(memory, bool) or not isinstance(memory, Real):
-        raise InputError(f"memory cannot be {memory!r}", remedy="use a number; optimum() takes a name such as 'M'")
-    if dtype is not None:
-        check_format(dtype)
-    if not isinstance(multiples, Mapping):
-        raise InputError(f"{multiples!r} are no multiples", remedy="give them by axis: {'q': 16}")
-    for axis, number in multiples.items():
-        check_whole(number, f"a multiple for {term.axis(axis).name}", 1)
-
-
 def _check_sizes(term: Term, sizes: Mapping[str, int]) -> None:
     check_names(term, sizes)
     for name, number in sizes.items():
-        if not isinstance(number, Integral) or number < 0:
-            raise InputError(f"{name!r} cannot have size {number!r}", axis=name, remedy="sizes are whole numbers")
+        if not isinstance(number, Integral) or number < 1:
+            remedy = "sizes are whole numbers of at least 1"
+            raise InputError(f"{name!r} cannot have size {number!r}", axis=name, remedy=remedy)
     open_axes = [name for name in term.open_sizes if name not in sizes]
     if open_axes:
         remedy = f"give also: {', '.join(open_axes)}"

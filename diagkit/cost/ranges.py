@@ -140,6 +140,8 @@ def ranges(term: Term, /, bounds: Mapping[str, Any] | None = None, **sizes: int)
     >>> ranges(dk.Diagram(P), q=1, x=4096).flagged[0].trouble
     'vanishes: 0.0002441 rounds to 0'
     """
+    if not isinstance(bounds, Mapping | None):
+        raise InputError(f"{bounds!r} are no bounds", remedy="give them by input: {'Q': 4.0}")
     given = dict(bounds or {})
     inputs = {array.name: array for array in term.inputs}
     for name in given:

@@ -14,7 +14,7 @@ from diagkit.cost.masks import Mask, loop_mask
 from diagkit.cost.show import Shown, table
 from diagkit.cost.through import loaded_through, tile_through
 from diagkit.cost.visits import Cut, make_visited
-from diagkit.term import FORMATS, Axes, MissingKeyError, Term, check_format, names
+from diagkit.term import FORMATS, Axes, Term, check_format, names
 
 
 class Transfer(NamedTuple):

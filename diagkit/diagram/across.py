@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagkit.diagram.fastest import aimed
-from diagkit.diagram.prediction import TIME_HEAD, Prediction
+from diagkit.diagram.prediction import TIME_HEAD, Prediction, several
 from diagkit.machine import Energy, MachineError, Sheet
 from diagkit.term import DiagkitError, MissingKeyError, Term
 
@@ -82,9 +82,9 @@ def across(
     found: dict[str, Prediction] = {}
     refused: dict[str, str] = {}
     asked = [machines] if isinstance(machines, str) else machines
-    for name, found_machine in zip(asked, several(asked), strict=True):
+    for name, one_machine in zip(asked, several(asked), strict=True):
         try:
-            one = aimed(term, name, dtype, without, aim, sizes)
+            one = aimed(term, one_machine, dtype, without, aim, sizes)
             one.machine.peak(one.dtype)
             found[name] = one
         except MachineError as error:

@@ -24,7 +24,7 @@ def aimed(
     if aim not in AIMS:
         raise DiagkitError(f"no aim {aim!r}", remedy=f"one of: {', '.join(AIMS)}")
     if aim == "transfers":
-        return predict(term, name, dtype, given).but(*without)
+        return predict(term, name, dtype, given).leaving_out(without)
     tried = list(_tried(term, name, dtype, without, given))
     return min(tried, key=lambda one: (not one.fits, one.times.overlapped, one.times.serial))
 

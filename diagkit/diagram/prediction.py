@@ -12,7 +12,7 @@ from diagkit import cost, machine
 from diagkit.cost import LegalTile
 from diagkit.diagram.together import moved_together
 from diagkit.machine import Energy, Machine, Sheet, Times, energy, times
-from diagkit.term import DiagkitError, InputError, Term, depth, promote
+from diagkit.term import DiagkitError, InputError, Term, accepted, depth, promote
 
 ASSUMED = (
     (
@@ -152,7 +152,6 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
     (found,) = several([name])
     kind = dtype or promote([array.dtype for array in term.inputs if array.dtype != "bool"])
     need_sizes(term, given)
-    check_sizes(term, given, depth(term))
     sizes = term.numbers(given)
     _need_whole(term, given, sizes)
     tiles, chosen = tiles_on(term, found, dtype, given, sizes)
@@ -169,7 +168,10 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
 
 def _need_whole(term: Term, given: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
     """Refuse what is no size, and a tile that is wider than its axis."""
+    known = accepted(term, depth(term))
     for name, number in given.items():
+        if name not in known and name not in term.axes:
+            raise InputError(f"no open size or tile {name!r}", axis=name, remedy=f"there are: {', '.join(known)}")
         if not isinstance(number, Integral) or number < 1:
             raise InputError(
                 f"{name!r} cannot have size {number!r}", axis=name, remedy="use whole numbers of at least 1"

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from diagkit import cost, machine
-from diagkit.diagram.prediction import need_sizes, tiles_on
+from diagkit import cost
+from diagkit.diagram.prediction import need_sizes, several, tiles_on
 from diagkit.machine import Machine, MachineError, resource_rate
 from diagkit.term import DiagkitError, Term, accepted, check_whole, promote
 

@@ -19,9 +19,8 @@ from diagkit.draw.scene import Scene
 from diagkit.draw.strip import strip_scene
 from diagkit.draw.svg import write_svg
 from diagkit.draw.table import Row, Table
-from diagkit.draw.target import writable
 from diagkit.draw.theme import THEMES, theme_of
-from diagkit.term import Term
+from diagkit.term import DiagkitError, Term
 
 
 def svg(term: Term, table: Table | None = None, theme: str = "light") -> str:
@@ -95,5 +94,5 @@ def strip(
 __all__ = [
     "GLYPHS", "THEMES", "Bars", "Clash", "LaneBox", "Roof", "Row", "Scene", "Table", "TileMap", "as_svg", "bars_scene",
     "board", "brief", "filled", "headline", "lanes", "lanes_scene", "listing", "map_scene", "overlaps", "pdf", "plan",
-    "png", "roof_scene", "save", "scene", "strip", "strip_scene", "svg", "writable",
+    "png", "roof_scene", "save", "scene", "strip", "strip_scene", "svg",
 ]  # fmt: skip

@@ -130,7 +130,7 @@ def hadamard(length: int, seed: int | None = None) -> NDArray[np.float64]:
     array([[ 1.,  1.],
            [ 1., -1.]])
     """
-    if not isinstance(length, int) or length < 1 or length & (length - 1):
+    if not isinstance(length, int) or isinstance(length, bool) or length < 1 or length & (length - 1):
         reason = f"no Hadamard matrix of {length!r} rows here"
         raise InputError(reason, remedy="use a power of two, or another orthogonal matrix")
     made = np.ones((1, 1))

@@ -49,6 +49,7 @@ def law(term: Term, /, trials: int = 20, seed: int = 0, **arrays: Any) -> Law:
     """
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
         raise InputError(f"{trials!r} trials show nothing", remedy="use a whole number of at least 1")
+    check_whole(seed, "seed")
     stream, whole = Partial(term, arrays), _listed(term, reference(term, arrays))
     dice = random.Random(seed)  # noqa: S311  (a test draws lots, not secrets)
     merged, errors = 0, [0.0]

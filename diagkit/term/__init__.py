@@ -78,6 +78,7 @@ __all__ = [
     "Level",
     "LevelGraph",
     "Map",
+    "MissingKeyError",
     "MissingNameError",
     "Reduce",
     "Region",
