@@ -97,7 +97,7 @@ def test_smoothing_what_no_softmax_follows_is_refused() -> None:
 
 
 def test_turning_one_factor_only_is_refused() -> None:
-    with pytest.raises(TermError, match="turn both factors"):
+    with pytest.raises(TermError, match="name both factors"):
         attention().rotate("Q", over="d")
     with pytest.raises(TermError, match="'QK' would see that 'K' and 'V'"):
         attention().rotate("K", "V", over="d")

@@ -113,7 +113,7 @@ def test_what_is_wrong_is_named(changes: dict[str, Any], said: str) -> None:
         explorer(**changes)
     with pytest.raises(DiagkitError, match="needs a size for axis 'd'"):
         Explorer(flash(), q=16, x=16)
-    with pytest.raises(DiagkitError, match="explorer of nothing"):
+    with pytest.raises(DiagkitError, match="an explorer of no diagram"):
         Explorer()
 
 
