@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_derive_transforms import attention
@@ -15,7 +17,7 @@ import diagkit as dk
 from diagkit.cost.intervals import within
 from diagkit.derive import RECIPES
 from diagkit.ops import evaluate, format_range
-from diagkit.term import FORMATS, InputError, Term, arg
+from diagkit.term import FORMATS, InputError, Term, arg, coordinate, quotient
 
 SIZES = {"q": 6, "x": 40, "d": 16}
 
@@ -69,6 +71,60 @@ def test_a_bound_is_no_larger_than_it_must_be() -> None:
     assert dk.Diagram(dk.einsum("q x, x d -> q d", P, V, name="O")).ranges({"P": (0.0, 1.0), "V": 2.0}, **SIZES)[
         "O"
     ].bound.interval == (-80.0, 80.0)
+
+
+def _spread(value: Any, width: int) -> Any:
+    return dk.spread(value, dk.axis("x"), width)
+
+
+def _blocks(S: Any) -> Any:
+    return dk.amax(dk.absolute(dk.blocked(S, x=4)), over="x_in")
+
+
+WHOLES: dict[str, Callable[[Any, Any], Any]] = {
+    "by the mean": lambda e, S: e / dk.mean(e, over="x"),
+    "by the sum over the other axis": lambda e, S: e / dk.total(e, over="q"),
+    "less twice the maximum": lambda e, S: S - 2 * dk.amax(S, over="x"),
+    "less minus the maximum": lambda e, S: S - -1 * dk.amax(S, over="x"),
+    "less the maximum over the other axis": lambda e, S: S - dk.amax(S, over="q"),
+    "by the least magnitude": lambda e, S: S / (dk.amin(dk.absolute(S), over="x") + 1e-3),
+    "by the least magnitude alone": lambda e, S: S / dk.amin(dk.absolute(S), over="x"),
+    "sums of tops of rows": lambda e, S: dk.total(dk.exp(S - dk.amax(S, over="x")), over="q"),
+    "tops of rows, reduced": lambda e, S: dk.amin(dk.exp(S - dk.amax(S, over="x")), over="q"),
+    "the maximum of a slice": lambda e, S: S - dk.amax(
+        dk.view(S, {"x": coordinate("y")}, (dk.axis("q"), dk.axis("y", 3))), over="y"
+    ),
+    "the maximum of the transposed": lambda e, S: S - dk.amax(
+        dk.view(S, {"q": coordinate("x"), "x": coordinate("q")}, dk.axes("q x")), over="x"
+    ),
+    "by its block's": lambda e, S: dk.combine(quotient, S, _spread(_blocks(S), 4)),
+    "by half its block's": lambda e, S: dk.combine(quotient, S, 0.5 * _spread(_blocks(S), 4)),
+    "by another block's": lambda e, S: dk.combine(quotient, S, dk.view(
+        _blocks(S), {"x_block": sympy.floor((coordinate("x") + 2) / 4)}, dk.axes("q x")
+    )),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLES)
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_taken_of_the_whole_binds_only_what_it_is_taken_of(name: str, seed: int) -> None:
+    """Every wire of a run lies in its bounds, and its largest magnitude is as large as is said."""
+    S = dk.array("S", *dk.axes("q x"))
+    made = dk.Diagram(WHOLES[name](dk.exp(S), S), name="bounded")
+    given = np.random.default_rng(seed).normal(size=(8, 8)) * 3.0**seed
+    bounds = made.ranges({"S": float(np.abs(given).max())}, q=8, x=8)
+    with np.errstate(all="ignore"):
+        everything: Any = evaluate(Term(made.inputs, made.flat, tuple(box.name for box in made.flat)), {"S": given})
+    for wire, value in everything.items() if isinstance(everything, dict) else [(made.flat[0].name, everything)]:
+        bound, slack = bounds[wire].bound, 1e-9 * np.abs(value).max()
+        assert bound.low - slack <= value.min() and value.max() <= bound.high + slack, wire
+        assert np.abs(value).max() >= bound.peak - slack, wire
+
+
+def test_a_scale_for_each_block_bounds_its_codes() -> None:
+    S = dk.array("S", *dk.axes("q x"))
+    found = {name: dk.Diagram(WHOLES[name](S, S), name="b").ranges(q=8, x=8) for name in WHOLES if "block" in name}
+    assert [f"{ranged.rows[-1].bound.high:g}" for ranged in found.values()] == ["1", "2", "inf"]
 
 
 def test_what_is_missing_is_said() -> None:
