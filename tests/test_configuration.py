@@ -114,7 +114,7 @@ def test_heads_and_numbers_for_tiles_are_laid_out_alike():
 
 
 def test_one_chunk_more_is_what_the_work_says():
-    one = one_chunk(at_level(DEEP, 1), "x", 64, SIZES)
+    one = one_chunk(at_level(DEEP, 1), "x", {"x": 64}, SIZES)
     assert sum(amount for (_, unit), amount in one.items() if unit == "special") == 65
     assert ("O", "special") not in one  # the quotient at the end is no part of the loop
 
@@ -126,6 +126,50 @@ def test_another_diagram_has_a_configuration_too():
     found = tiled.configuration("H100-SXM", on_chip="fp32", opaque=False, w_a=64, w_c=128, s_b=64, g_a=128, g_c=128)
     assert found.bound == "tensor"
     assert found.by_unit["tensor"] == 2 * 64 / 4096
+
+
+def test_chunks_that_a_worker_reads_alone_are_its_own():
+    """A bias for each query and key: (232448 - 32768) / (49152 + 32768) warpgroups, and 32 KiB more for each chunk."""
+    q, x, d = dk.axes("q x d")
+    Q, K, V, B = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d), dk.array("B", q, x)
+    biased = dk.Diagram(dk.attention(Q, K, V, over=x, features=d, bias=B)).fuse().group(q="g_q").stream(x="s_x")
+    deep = biased.group(level=2, q="w_q").stream(level=2, x="u_x").formats("fp16")
+    found = deep.configuration("H100-SXM", **{**SIZES, "d": 64})
+    assert [each.place for each in found.variables if each.name == "B"] == ["worker"]
+    assert found.limits["shared"] == (232448 - 2 * 2 * 64 * 64 * 2) / (49152 + 2 * 128 * 64 * 2)
+    assert found.chunk_bytes == 2 * 64 * 64 * 2 + found.workers * 128 * 64 * 2
+    plain = DEEP.formats("fp16").configuration("H100-SXM", **{**SIZES, "d": 64})
+    assert found.least_rows > plain.least_rows
+    rows = found.least_rows
+    one = 132 / found.machine.bandwidth("global")
+    assert rows * found.clocks / found.clock_hz == pytest.approx((found.moved("block") + rows * 64 * 2) * one)
+
+
+def test_what_a_worker_takes_whole_belongs_to_its_row():
+    """Workers share out rows of tokens; each computes all 128 columns of the tile: 2 * 64 * 128 FLOP a row."""
+    n, c, o = dk.axes("n c o")
+    made = dk.einsum("n c, c o -> n o", dk.rms_norm(dk.array("X", n, c), over=c), dk.array("W", c, o))
+    whole = dk.Diagram(made).fuse().group(n="g_n", o="g_o").stream(c="s_c")
+    deep = whole.group(level=2, n="w_n").stream(level=2, c="u_c").formats("fp16")
+    found = deep.configuration("H100-SXM", g_o=128, w_n=128, s_c=64, u_c=64, c=4096, o=4096)
+    assert sum(each.amount for each in found.operations if each.unit == "tensor") == 2 * 64 * 128
+    assert (found.rows, found.bound) == (128, "tensor")
+    assert {each.name: each.place for each in found.variables if each.role == "chunk"} == {"X": "worker", "W": "block"}
+
+
+def test_a_product_fills_the_tile_of_its_block():
+    n, c, o = dk.axes("n c o")
+    made = dk.Diagram(dk.einsum("n c, c o -> n o", dk.array("X", n, c), dk.array("W", c, o))).formats("fp16")
+    alone = made.group(n="g_n").stream(c="s_c").group(level=2, n="w_n").stream(level=2, c="u_c")
+    found = alone.configuration("H100-SXM", w_n=128, s_c=64, u_c=64, o=128)
+    assert found.limits["shared"] == (232448 - 2 * 64 * 128 * 2) / (2 * 128 * 64 * 2)
+    both = made.group(n="g_n", o="g_o").stream(c="s_c").group(level=2, n="w_n", o="w_o")
+    sizes = {"w_n": 64, "w_o": 128, "s_c": 64, "g_o": 128}
+    found = both.configuration("H100-SXM", opaque=False, g_n=128, **sizes)
+    assert (found.workers, found.limits["shared"], found.chunk_bytes) == (2, float("inf"), 2 * 64 * (128 + 128))
+    assert "any number by shared memory" in repr(found)
+    with pytest.raises(DiagkitError, match=r"a tile of 1024 × 128 asks for 16 warpgroups, and \d+ fit"):
+        both.configuration("H100-SXM", opaque=False, g_n=1024, **sizes)
 
 
 def test_what_is_missing_is_named():

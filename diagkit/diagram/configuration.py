@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from math import floor
+from math import floor, inf
 
 from diagkit.machine import Machine, Pipeline, Sheet
 from diagkit.term import FORMATS, DiagkitError
@@ -76,8 +76,9 @@ class Operation:
 class Configuration:
     """A kernel laid out on one multiprocessor of a machine.
 
-    * `variables` and `operations`: the two tables; `threads` of a worker, `rows` (elements of the grouped axis)
-      that a worker takes, `chunk_bytes` that one chunk moves, `flop` of a row and a chunk, `clock_hz`.
+    * `variables` and `operations`: the two tables; `threads` of a worker, `rows` (elements of the axes that workers
+      share out) that a worker takes, `flop` of a row and a chunk, `clock_hz`;
+    * `asked`: the workers that the tile of a block asks for, or None for as many as fit.
     """
 
     machine: Machine
@@ -85,9 +86,9 @@ class Configuration:
     operations: tuple[Operation, ...]
     threads: int
     rows: int
-    chunk_bytes: float
     flop: float
     clock_hz: float
+    asked: int | None = None
 
     def held(self, place: str) -> float:
         """Bytes of a "block", a "worker" or a "thread"."""
@@ -101,16 +102,32 @@ class Configuration:
     @property
     def limits(self) -> dict[str, float]:
         """How many workers fit, by shared memory and by registers: N = (M - M of the block) / M of a worker."""
-        shared, registers = self.machine.capacity("shared", per_block=True), self.machine.capacity("register")
+        left = self.machine.capacity("shared", per_block=True) - self.held("block")
+        enough = inf if left >= 0 else 0.0  # where nothing of a worker lies there
         return {
-            "shared": (shared - self.held("block")) / self.held("worker"),
-            "register": registers / (self.threads * self.held("thread")),
+            "shared": left / self.held("worker") if self.held("worker") else enough,
+            "register": self.machine.capacity("register") / (self.threads * self.held("thread")),
         }
 
     @property
-    def workers(self) -> int:
+    def fitting(self) -> int:
         """Whole workers that fit on a multiprocessor."""
-        return floor(min(self.limits.values()))
+        return floor(max(min(self.limits.values()), 0))
+
+    @property
+    def workers(self) -> int:
+        """Workers of a multiprocessor."""
+        return self.fitting if self.asked is None else self.asked
+
+    def moved(self, place: str) -> float:
+        """Bytes of a chunk, for all workers ("block") or for each ("worker")."""
+        chunks = [each for each in self.variables if each.place == place and each.role == "chunk"]
+        return sum(each.bytes / each.copies for each in chunks)
+
+    @property
+    def chunk_bytes(self) -> float:
+        """Bytes that one chunk moves to a multiprocessor, with what each worker reads alone."""
+        return self.moved("block") + self.workers * self.moved("worker")
 
     @property
     def by_unit(self) -> dict[str, float]:
@@ -142,8 +159,11 @@ class Configuration:
         return self.chunk_bytes * self.machine.multiprocessors / self.machine.bandwidth("global")
 
     def rows_for(self, unit: str) -> float:
-        """Rows on a multiprocessor from which on that unit takes longer than fetching."""
-        return self.transfer_s * self.clock_hz / self.by_unit[unit]
+        """Rows on a multiprocessor from which on that unit takes longer than fetching; infinite where a row's own part
+        of a chunk takes longer to fetch than the unit takes for it."""
+        byte_s = self.machine.multiprocessors / self.machine.bandwidth("global")
+        gained = self.by_unit[unit] / self.clock_hz - self.moved("worker") / self.rows * byte_s
+        return self.moved("block") * byte_s / gained if gained > 0 else inf
 
     @property
     def least_rows(self) -> float:
@@ -194,9 +214,9 @@ class Configuration:
 
     def summary(self) -> Sheet:
         """What follows from the two tables."""
-        shared, registers = self.limits["shared"], self.limits["register"]
+        shared, registers = (f"{n:.1f}" if n < inf else "any number" for n in self.limits.values())
         rows = (
-            (f"{self.worker}s", f"{shared:.1f} by shared memory, {registers:.1f} by registers: {self.workers}"),
+            (f"{self.worker}s", f"{shared} by shared memory, {registers} by registers: {self.workers}"),
             ("rows", f"{self.workers * self.rows}"),
             ("bound", f"{self.bound}, {self.clocks:g} clocks for a row and a chunk"),
             ("computing a chunk", f"{self.compute_s * 1e6:.2f} µs"),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
 
+from sympy import Integer
+
 from diagkit import cost, machine
 from diagkit.diagram.configuration import Configuration, Operation, Variable
 from diagkit.machine import Machine, MachineError
@@ -67,10 +69,13 @@ class Layout:
         given = {array.name: array.dtype for array in self.term.inputs}
         return given.get(wire, self.on_chip)
 
-    def shape(self, wire: str, level: int, stream: int | None = None) -> tuple[str, int]:
-        """The shape of a wire in words and its elements, tiles of `level` (the streamed axis at `stream`)."""
-        axes = names(self.axes(wire))
-        tiles = [self.tile(axis, stream if stream and axis == self.form.axis else level) for axis in axes]
+    def shape(
+        self, wire: str, level: int, stream: int | None = None, pieces: Mapping[str, int] | None = None
+    ) -> tuple[str, int]:
+        """The shape of a wire in words and its elements, tiles of `level` (the streamed axis at `stream`) or what
+        `pieces` has for an axis."""
+        at = {axis: stream if stream and axis == self.form.axis else level for axis in names(self.axes(wire))}
+        tiles = [Integer((pieces or {}).get(axis, 0)) or self.tile(axis, its) for axis, its in at.items()]
         return " × ".join(map(str, tiles)) or "1", prod(self.number(tile) for tile in tiles)
 
     def axes(self, wire: str) -> Any:
@@ -81,6 +86,18 @@ class Layout:
     def streamed(self, wire: str) -> bool:
         """Whether it is over the streamed axis."""
         return self.form.axis in names(self.axes(wire))
+
+    def shared(self, wire: str) -> bool:
+        """Whether workers share a chunk: one that is not cut between them, or is cut along one of several axes."""
+        cut = set(self.grouped()) & {*names(self.axes(wire))}
+        return self.streamed(wire) and (not cut or len(self.grouped()) > 1)
+
+    @property
+    def asked(self) -> int | None:
+        """How many workers a tile of the block asks for, where it is cut along several axes; else as many as fit."""
+        if len(self.grouped()) == 1:
+            return None
+        return prod(ceil(self.number(self.tile(a, 1)) / self.number(self.tile(a, 2))) for a in self.grouped())
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -101,11 +118,12 @@ class Layout:
         return tuple(dict.fromkeys([*results, *operands]))
 
     def in_shared(self) -> Iterator[Variable]:
-        """What lies in shared memory: chunks of the block, and of each worker its fixed tiles and its crossings."""
+        """What lies in shared memory: chunks that workers share, and of each worker its own, its fixed tiles and its
+        crossings."""
         for wire in self.read:
-            place, copies = ("block", self.buffers) if self.streamed(wire) else ("worker", 1)
-            role = "chunk" if self.streamed(wire) else "tile"
-            shape, elements = self.shape(wire, 2, stream=1)
+            role, copies = ("chunk", self.buffers) if self.streamed(wire) else ("tile", 1)
+            place = "block" if self.shared(wire) else "worker"
+            shape, elements = self.shape(wire, 1 if place == "block" else 2, stream=1)
             yield Variable(wire, role, place, shape, elements, self.dtype(wire), copies)
         for wire in self.crossing() if self.opaque else ():
             shape, elements = self.shape(wire, 2, stream=1)
@@ -133,10 +151,8 @@ class Layout:
         if cut is None:
             yield self._per_thread(box.name, "fragment", shape, elements)
             return
-        whole = self.number(self.tile(cut, 2))
         for role, piece in zip(("fragment", "part"), self.pieces[cut], strict=True):
-            words = shape.replace(str(self.tile(cut, 2)), str(piece))
-            yield self._per_thread(box.name, role, words, elements * piece // whole)
+            yield self._per_thread(box.name, role, *self.shape(box.name, 2, pieces={cut: piece}))
 
     def factors(self) -> tuple[str, ...]:
         """Maps of the step that are no new state and not over the stream: what the old state is multiplied by."""
@@ -152,23 +168,26 @@ class Layout:
 
     def operations(self, found: Machine) -> Iterator[Operation]:
         """What one chunk more costs one row, box by box."""
-        amounts = one_chunk(
-            at_level(self.term, 1), self.form.axis, self.number(self.tile(self.form.axis, 1)), self.sizes
-        )
+        labels = [label for label in self.term.labels if label.level == 1 and label.axis not in self.grouped()]
+        tiles = {label.axis: self.number(label.tile) for label in labels}
+        amounts = one_chunk(at_level(self.term, 1), self.form.axis, tiles, self.sizes)
         operands = {box.name: self.operands(box) for box in self.products}
         for (box, unit), amount in amounts.items():
             dtype = max(operands.get(box, [self.on_chip]), key=FORMATS.__getitem__)
             yield Operation(box, unit, dtype, amount, _rate(found, unit, dtype))
 
 
-def one_chunk(term: Term, axis: str, chunk: int, sizes: Mapping[str, int]) -> dict[tuple[str, str], float]:
+def one_chunk(
+    term: Term, axis: str, tiles: Mapping[str, int], sizes: Mapping[str, int]
+) -> dict[tuple[str, str], float]:
     """What one chunk more costs one row of a streamed kernel, by box and unit: two chunks less one.
 
-    A row is one element of every grouped axis; `chunk` and `sizes` are in elements.
+    `tiles` are those of the streamed `axis` and of grouped axes that a worker takes whole; a row is one element of
+    every other grouped axis, those that workers share out. All in elements.
     """
-    tiles = {label.axis: str(label.tile) for label in term.labels}
-    single = {name: 1 for axis_, tile in tiles.items() if axis_ != axis for name in (axis_, tile)}
-    counts = [cost.work(term).at(**{**sizes, **single, axis: chunks * chunk, tiles[axis]: chunk}) for chunks in (1, 2)]
+    taken = {label.axis: (str(label.tile), tiles.get(label.axis, 1)) for label in term.labels}
+    fixed = {name: elements for axis_, (tile, elements) in taken.items() for name in (axis_, tile)}
+    counts = [cost.work(term).at(**{**sizes, **fixed, axis: chunks * tiles[axis]}) for chunks in (1, 2)]
     return {
         (key.box, key.unit): counts[1][key] - counts[0][key] for key in counts[0] if counts[1][key] > counts[0][key]
     }
@@ -212,14 +231,23 @@ def configure(
     given = (threads, check_format(on_chip), buffers, opaque, _pieces(term, pieces or {}))
     layout = Layout(term, term.forms[0], sizes, *given)
     variables = (*layout.in_shared(), *layout.in_registers())
-    chunk = sum(each.bytes / each.copies for each in variables if each.place == "block")
     operations = tuple(layout.operations(found))
     products = [each for each in operations if each.unit == "tensor"]
     flop, clock = (
         sum(each.amount for each in products),
         implied_clock(found, max((each.dtype for each in products), key=FORMATS.__getitem__)),
     )
-    return Configuration(found, variables, operations, threads, layout.rows, chunk, flop, clock)
+    made = Configuration(found, variables, operations, threads, layout.rows, flop, clock, layout.asked)
+    _need_room(made, layout)
+    return made
+
+
+def _need_room(made: Configuration, layout: Layout) -> None:
+    """Refuse a tile of a block that asks for more workers than fit."""
+    if made.workers > made.fitting:
+        tiles = " × ".join(str(layout.number(layout.tile(axis, 1))) for axis in layout.grouped())
+        reason = f"a tile of {tiles} asks for {made.workers} {made.worker}s, and {made.fitting} fit"
+        raise DiagkitError(reason, remedy="give a smaller tile of the block, or a larger one of a worker")
 
 
 def _pieces(term: Term, pieces: Any) -> Mapping[str, tuple[int, int]]:
