@@ -33,19 +33,25 @@ def _attention(n: int, features: int, causal: bool) -> Any:
     return launch(program, sizes, given)
 
 
-@pytest.mark.parametrize(("n", "features"), [(2048, 64), (2048, 128), (4096, 64), (4096, 128)])
-def test_causal_attention_per_query(benchmark: Any, n: int, features: int) -> None:
-    """Aim: at least 1.6 times as fast per query as the full kernel; `extra_info` holds the ratio."""
-    runs = {"full": _attention(n, features, False), "causal": _attention(n, features, True)}
+def _in_turn(benchmark: Any, runs: dict[str, Any], rounds: int) -> dict[str, list[float]]:
+    """The seconds of launches that take turns, so that what disturbs the machine disturbs all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in runs}
 
-    def round_of_both() -> None:
+    def one_of_each() -> None:
         for name, one in runs.items():
             begun = perf_counter()
             one.run()
             seconds[name].append(perf_counter() - begun)
 
-    benchmark.pedantic(round_of_both, rounds=ROUNDS, warmup_rounds=1)
+    benchmark.pedantic(one_of_each, rounds=rounds, warmup_rounds=1)
+    return seconds
+
+
+@pytest.mark.parametrize(("n", "features"), [(2048, 64), (2048, 128), (4096, 64), (4096, 128)])
+def test_causal_attention_per_query(benchmark: Any, n: int, features: int) -> None:
+    """Aim: at least 1.6 times as fast per query as the full kernel; `extra_info` holds the ratio."""
+    runs = {"full": _attention(n, features, False), "causal": _attention(n, features, True)}
+    seconds = _in_turn(benchmark, runs, ROUNDS)
     benchmark.extra_info["causal_per_query"] = median(seconds["full"][1:]) / median(seconds["causal"][1:])
 
 
@@ -74,15 +80,7 @@ def test_decode_over_codes(benchmark: Any) -> None:
     """Aim: codes of 8 bits at least 1.5 times as fast as fp32, codes of 4 bits twice; the ratios are of the fastest
     rounds, for what disturbs a run only ever makes it slower. `read_per_s` are bytes of keys and values."""
     runs = {dtype: _decode(dtype) for dtype in CODES}
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-
-    def round_of_all() -> None:
-        for name, one in runs.items():
-            begun = perf_counter()
-            one.run()
-            seconds[name].append(perf_counter() - begun)
-
-    benchmark.pedantic(round_of_all, rounds=6 * ROUNDS, warmup_rounds=1)
+    seconds = _in_turn(benchmark, runs, 6 * ROUNDS)
     best = {name: min(times) for name, times in seconds.items()}
     benchmark.extra_info["times_fp32"] = {name: best["fp32"] / time for name, time in best.items()}
     moved = {"fp32": 4.0, "int8": 1.0, "int4": 0.5}

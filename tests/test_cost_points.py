@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import diagkit as dk
 from diagkit.cost import amounts, evaluate, evaluate_at, memory, points, ragged, transfers, work
+from diagkit.cost.points import point_columns
 from diagkit.term import InputError, size
 
 n, g, s = size("n"), size("g_q"), size("s_x")
@@ -130,3 +131,9 @@ def test_a_size_that_follows_from_another_is_computed():
     scales = dk.array("scale", x.blocks(64))
     diagram = dk.Diagram(dk.total(scales, over=x.blocks(64)))
     assert amounts(diagram, "fp32").at(x=[64, 65])["moved"].tolist() == [8, 12]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_is_no_size(value):
+    with pytest.raises(InputError, match="q has a value that is no size"):
+        point_columns({"q": [1, value]})

@@ -9,7 +9,7 @@ import pytest
 
 import diagkit as dk
 from diagkit.derive.shifts import who_sees
-from diagkit.term import AxisError, InputError, StreamError, TermError
+from diagkit.term import AxisError, InputError, StreamError, TermError, coordinate
 
 q, x, d = dk.axes("q x d")
 SIZES = {"q": 20, "x": 24, "d": 16}
@@ -152,3 +152,14 @@ def test_who_sees_a_shift(after: Callable[[dk.Node], dk.Node], sees: str | None)
     moved = {**given, "S": given["S"] + RANDOM.normal(size=(5, 1))}
     same = np.abs(term.reference(**moved) - term.reference(**given)).max() < 1e-3
     assert same == (found is None)
+
+
+@pytest.mark.parametrize("over", ["y", "x_block"])
+def test_an_order_that_a_view_reads_is_not_changed(over: str) -> None:
+    """A slice and blocks take the axis away: their output lacks it, and its order is seen all the same."""
+    x = dk.axis("x", 8)
+    X = dk.array("X", x)
+    seen = dk.view(X, {"x": coordinate("y")}, (dk.axis("y", 3),)) if over == "y" else dk.blocked(X, x=4)
+    made = dk.Diagram(dk.total(seen, over=over), name="first")
+    with pytest.raises(AxisError, match="sees the order of 'x'"):
+        made.permute(x="reversed")

@@ -73,3 +73,9 @@ def test_dark_and_strange_names():
     boxes = [LaneBox("<warp> & co", "memory", "load <K>", 0, 1)]
     assert draw.lanes(boxes, theme="dark") != draw.lanes(boxes)
     check_svg(draw.lanes(boxes, title="a & b", theme="dark"))
+
+
+@pytest.mark.parametrize(("start", "end", "said"), [(0, 0, "takes any time"), (-1, 1, "start at 0 or later")])
+def test_boxes_that_take_no_time_or_begin_before_it_are_refused(start, end, said):
+    with pytest.raises(DiagkitError, match=said):
+        draw.lanes([LaneBox("a", "tensor", "x", start, end)])

@@ -201,3 +201,10 @@ def test_a_step_is_quick() -> None:
         controls.tiles["g_q"].value = tile
         took.append(time.perf_counter() - begun)
     assert min(took[1:]) < LIMIT_S
+
+
+def test_where_there_is_no_best_tile_the_figure_says_why() -> None:
+    tiny = Explorer(flash(), machine="T4", q=16, x=16, d=65536)
+    assert tiny.reading.best is None
+    assert tiny.reading.no_best in tiny.svg()
+    assert "No best tile: " in tiny.svg()

@@ -20,7 +20,7 @@ from diagkit.machine import (
     implementation,
     load,
 )
-from diagkit.machine.additive import BARE, NAMES, ROWS
+from diagkit.machine.additive import BARE, NAMES, ROWS, old_instructions
 
 H100 = load("H100-SXM")
 FULL = Case(H100, "FA3", "fp16", 128, False, 4096, 128)
@@ -103,3 +103,12 @@ def test_every_published_implementation_is_known_with_a_source():
     assert all(each.source for each in IMPLEMENTATIONS.values())
     with pytest.raises(MachineError, match="nothing is known of the implementation 'FA9'"):
         implementation("FA9")
+
+
+def test_a_machine_with_instructions_of_its_own_states_what_mma_sync_reaches():
+    """On Ampere mma.sync is what there is; a B200 states no part, and none is guessed."""
+    on = {name: Case(load(name), "FA2", "fp16", 128, False, 8192) for name in ("A100-SXM-80GB", "H100-SXM", "B200")}
+    assert old_instructions(on["A100-SXM-80GB"]) == 1
+    assert old_instructions(on["H100-SXM"]) > 1
+    with pytest.raises(MachineError, match="mma_sync_part"):
+        old_instructions(on["B200"])

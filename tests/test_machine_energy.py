@@ -26,3 +26,9 @@ def test_the_table_ends_in_the_share_of_moving():
     found = Energy((("global", 1e-3),), (("tensor", 3e-3),))
     assert found.table().rows[-1] == ("all", "", "4", "25.0% moving")
     assert found._repr_html_().startswith("<table")
+
+
+def test_nothing_moved_and_nothing_computed_takes_no_energy():
+    none = energy(load("A100-SXM-80GB"), {"global": 0.0}, {"tensor": 0.0}, "fp16")
+    assert (none.total, none.moving_share) == (0, 0)
+    assert "0.0%" in repr(none)

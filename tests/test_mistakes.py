@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
+import examples
 import numpy as np
 import pytest
 import sympy
@@ -15,10 +16,7 @@ import diagkit as dk
 def _algorithm():
     q, x, d = dk.axes("q x d")
     Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
-    S = dk.einsum("q d, x d -> q x", Q, K) * d.size**-0.5
-    P = dk.softmax(S, over=x)
-    O = dk.einsum("q x, x d -> q d", P, V)
-    naive = dk.Diagram(O, name="attention")
+    S, naive = dk.einsum("q d, x d -> q x", Q, K), examples.attention()
     flash = naive.fuse().group(q="g_q").stream(x="s_x")
     qs, ks = np.ones((3, 4)), np.ones((5, 4))
 
@@ -132,6 +130,8 @@ RUNNING = {
 }
 
 DIAGRAMS = {
+    "group: no axis": (A.naive.group, 'group(q="g_q")'),
+    "group: a tile in quotes": (lambda: A.naive.group(q="3"), "write 3 without quotes"),
     "fuse: one box": (lambda: A.naive.fuse("P"), 'fuse("P", "O")'),
     "fuse: a list": (lambda: A.naive.fuse(["S", "P"]), "is no name of a box"),
     "group: an axis alone": (lambda: A.naive.group("q"), 'group(q="g_q")'),
@@ -155,6 +155,14 @@ DIAGRAMS = {
 }
 
 COSTS = {
+    "work: half a key": (lambda: A.flash.work()["S"], "no amount 'S'; a key is, for example"),
+    "memory: no buffers": (lambda: A.flash.memory().buffered(0), "cannot have 0 buffers"),
+    "optimum: no name": (lambda: A.flash.optimum(100, q="a b"), "'q' cannot have size 'a b'"),
+    "optimum: nothing": (lambda: A.flash.optimum(100, q=0), "'q' cannot have size 0"),
+    "legal tile: megabytes": (lambda: A.flash.legal_tile(99, unit="MB", **SIZES), 'use "elements" or "bytes"'),
+    "legal tile: a multiple": (lambda: A.flash.legal_tile(99, multiples=4, **SIZES), "multiples="),
+    "legal tile: of nothing": (lambda: A.flash.legal_tile(99, multiples={"q": 0}, **SIZES), "use at least 1"),
+    "legal tile: half a row": (lambda: A.flash.legal_tile(99, q=8.5, x=8, d=4), "'q' cannot have size 8.5"),
     "transfers: no array": (lambda: A.naive.transfers()["Z"], "a key is, for example, ('Q', 0, 1, 'input')"),
     "optimum: no memory": (lambda: A.flash.optimum(None), "None is no amount of memory"),
     "optimum: bits": (lambda: A.flash.optimum("M", unit="bits"), 'use "elements" or "bytes"'),
@@ -172,6 +180,9 @@ COSTS = {
 }
 
 MACHINES = {
+    "on: below 0": (lambda: A.flash.on("H100-SXM", "fp16", q=-8, x=8, d=8), "at least 1"),
+    "on: a name cut short": (lambda: A.flash.on("H10", **SIZES), "known, closest first: H100"),
+    "kernel: no such target": (lambda: A.flash.kernel("cuda", g_q=4, s_x=4, **SIZES), "numba"),
     "on: a number": (lambda: A.flash.on(3, **SIZES), "3 is no name of a machine; known: A100"),
     "on: text": (lambda: A.flash.on("H100-SXM", q="a", x=64, d=16), "'q' cannot have size 'a'"),
     "on: half an element": (lambda: A.flash.on("H100-SXM", q=1.5, x=64, d=16), "'q' cannot have size 1.5"),
@@ -248,3 +259,18 @@ def test_a_missing_name_is_an_attribute_error_too():
 
 def test_help_on_a_choice_is_short():
     assert not isinstance(dk.where, type) and len(dk.where.__doc__.splitlines()) < 5
+
+
+def test_an_amount_that_is_missing_is_a_missing_key_too():
+    assert "K" not in A.flash.transfers()
+    assert A.flash.work().get("S") is None
+    assert ("K", 0, 1, "input") in A.flash.transfers()
+
+
+def test_no_mistake_is_refused_by_accident():
+    """The doors take what they say they take."""
+    assert A.flash.law(trials=1, **A.arrays).trials == 1
+    assert A.naive.fuse("P", "O").regions[-1].boxes == ("P", "O")
+    assert A.flash.on("H100-SXM", "fp16", g_q=8, s_x=8, **SIZES).tiles["g_q"] == 8
+    assert A.flash.legal_tile(np.int64(9999), q=np.int64(8), x=8, d=4).unit == "elements"
+    assert A.flash.optimum(100.5, q="n", x=8, d=dk.axis("w").size).unit == "elements"

@@ -77,3 +77,13 @@ def test_what_cannot_be_swept_is_named() -> None:
         flash().sweep("T4", "fp16", q=16, x=16, d=8, g_q=16, s_x=16)["speed"]
     with pytest.raises(DiagkitError, match="without values"):
         flash().sweep("T4", "fp16", q=[], x=16, d=8)
+
+
+def test_a_machine_that_states_no_rate_of_products_is_never_the_best() -> None:
+    at = {"q": 64, "x": 64, "d": 64, "g_q": 16, "s_x": 16}
+    both = flash().sweep(["T4", "A100-SXM-80GB"], "bf16", **at)
+    assert np.isnan(both.where(machine="T4")["overlapped"]).all()
+    assert both.best()["machine"] == "A100-SXM-80GB"
+    with pytest.raises(DiagkitError, match="no machine here states the rates of 'overlapped'"):
+        flash().sweep("T4", "bf16", **at).best()
+    assert np.isfinite(flash().sweep("B200", "fp16", **at)["overlapped"]).all()  # only its FMA rate is not stated

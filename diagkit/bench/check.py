@@ -61,17 +61,19 @@ class Check(Shown):
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes)
         inputs = "given inputs" if self.seed is None else f"random inputs, seed {self.seed}"
         found = [("check", f"{self.target}, {sizes}, {inputs}")]
-        found.append(("error", f"{_power(self.error)} of the largest value, tolerance {self.tolerance:.0e}"))
+        found.append(("error", self._error()))
         if self.unwritten or self.wrong:
             odd = f"{self.unwritten} never written, {self.wrong} wrongly finite or not"
             found.append(("elements", odd))
         return [*found, ("verdict", "agrees with float64" if self.passed else "DIFFERS from float64")]
 
-
-def _power(error: float) -> str:
-    if error == 0 or error - error != 0:
-        return "0" if error == 0 else "not finite"
-    return f"below 1e{int(np.floor(log10(error))) + 1:+03d}"
+    def _error(self) -> str:
+        """The error below a power of ten, or below its tolerance where that says more."""
+        power = int(np.floor(log10(self.error))) + 1 if 0 < self.error < np.inf else 0
+        if self.passed and self.error > 0 and self.tolerance < 10.0**power:
+            return f"below its tolerance, {self.tolerance:.0e} of the largest value"
+        below = f"below 1e{power:+03d}" if 0 < self.error < np.inf else "0" if self.error == 0 else "not finite"
+        return f"{below} of the largest value, tolerance {self.tolerance:.0e}"
 
 
 def check(

@@ -4,7 +4,7 @@
 """
 
 from diagkit.book.errors import BookError
-from diagkit.book.lanes import Lanes, lanes
+from diagkit.book.lanes import lanes
 from diagkit.book.plots import Plot, agreement, curves, landscape, roofline, scatter
 from diagkit.book.record import RECORD_TYPE, Record, record
 from diagkit.book.refusal import Refusal, refusal
@@ -13,7 +13,6 @@ from diagkit.book.timing import Timing, timed
 __all__ = [
     "RECORD_TYPE",
     "BookError",
-    "Lanes",
     "Plot",
     "Record",
     "Refusal",

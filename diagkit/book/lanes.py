@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
-
+from diagkit.diagram import Picture
 from diagkit.draw import LaneBox
 from diagkit.draw import lanes as lanes_svg
 from diagkit.machine import PIPELINE_UNITS, Pipeline, Slot
 
 TIME = "time, in what the products of a step take"
 CLOCKS = "clocks"
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """A schedule drawn: `svg` is its text, `caption` says in words what it shows."""
-
-    svg: str
-    caption: str
-
-    def __str__(self) -> str:
-        return self.caption
-
-    def _repr_mimebundle_(
-        self, include: Iterable[str] | None = None, exclude: Iterable[str] | None = None
-    ) -> Mapping[str, Any]:
-        return {"image/svg+xml": self.svg, "text/plain": self.caption}
 
 
 def lane_boxes(pipeline: Pipeline, steps: int) -> list[LaneBox]:
@@ -52,7 +33,7 @@ def _overhead(pipeline: Pipeline, slot: Slot, unit: float) -> float | None:
     return None if at is None else unit * float(at)
 
 
-def lanes(pipeline: Pipeline, steps: int = 4, title: str = "", theme: str = "light") -> Lanes:
+def lanes(pipeline: Pipeline, steps: int = 4, title: str = "", theme: str = "light") -> Picture:
     """The first steps of a pipeline as lanes: boxes as wide as they take, coloured by unit, overhead hatched,
     a dotted line where the tensor cores had to wait for a softmax."""
     named = title or f"{pipeline.overlap}-warpgroup overlap"
@@ -60,4 +41,4 @@ def lanes(pipeline: Pipeline, steps: int = 4, title: str = "", theme: str = "lig
     waits = [(pipeline.clocks or 1) * float(at) for at in pipeline.barriers(steps)]
     busy = f"tensor cores busy {pipeline.tensor_busy:.1%} of the time in the long run"
     time = CLOCKS if pipeline.clocks else TIME
-    return Lanes(lanes_svg(boxes, waits, f"{named}: {busy}", time, theme), f"{named}, {steps} steps: {busy}")
+    return Picture(lanes_svg(boxes, waits, f"{named}: {busy}", time, theme), f"{named}, {steps} steps: {busy}")

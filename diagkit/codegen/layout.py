@@ -6,12 +6,12 @@ the old one any more. Axes are ordered so that every product of two tiles is a p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from diagkit.program import Compute, For, Init, Kernel, Load, Statement, Update
-from diagkit.term import Contract, Map, View, names, size
+from diagkit.term import Contract, FormatError, Map, View, Wire, names, size
 
 Order = tuple[str, ...]
 
@@ -101,6 +101,18 @@ def element(kernel: Kernel, wire: str) -> str:
     """What a tile of `wire` holds: "bool", an integer format, or "number", the kernel's float type."""
     dtype = kernel.wire[wire].dtype
     return dtype if dtype == "bool" or dtype.startswith("int") else "number"
+
+
+def paired_axis(wire: Wire, dtype: str, even: Callable[[str], bool]) -> str | None:
+    """The axis along which a wire has two codes in a byte: the last of an int4 array; `even` says whether tiles along
+    an axis hold whole bytes. Errors: FormatError where they do not."""
+    axes = names(wire.axes)
+    if dtype != "int4" or not axes:
+        return None
+    if not even(axes[-1]):
+        reason = f"tiles of {wire.name!r} split a byte of two int4 codes along {axes[-1]!r}"
+        raise FormatError(reason, box=wire.name, axis=axes[-1], remedy=f"an even tile along {axes[-1]!r}")
+    return axes[-1]
 
 
 def _held(kernel: Kernel, axes: Iterable[str]) -> Order:

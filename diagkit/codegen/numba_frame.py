@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from diagkit.codegen.layout import Layout, Order, element, layout, single, sized
+from diagkit.codegen.layout import Layout, Order, element, layout, paired_axis, single, sized
 from diagkit.codegen.passes import inlined
 from diagkit.codegen.scalars import Text
 from diagkit.codegen.source import Line
 from diagkit.codegen.writer import Names, Writer
 from diagkit.program import Kernel, Load, Store, first, last
-from diagkit.term import Box, FormatError, Index, coordinate, names, size
+from diagkit.term import Box, Index, coordinate, names, size
 
 ELEMENTS = {"bool": "np.bool_", "number": "number", "int4": "np.int8"}
 KINDS = {"bool": "bool", "number": "float"}
@@ -135,18 +135,12 @@ class Frame:
 
     def paired(self, wire: str) -> str | None:
         """The axis along which a wire has two codes in a byte in slow memory: the last of an int4 array."""
-        axes = names(self.kernel.wire[wire].axes)
-        if self.slow[wire] != "int4" or not axes:
-            return None
-        span = self.kernel.span[axes[-1]]
-        if span.role != "whole" and int(span.tile) % 2:
-            raise FormatError(
-                f"tiles of {wire!r} split a byte of two int4 codes along {axes[-1]!r}",
-                box=wire,
-                axis=axes[-1],
-                remedy=f"an even tile along {axes[-1]!r}",
-            )
-        return axes[-1]
+
+        def even(axis: str) -> bool:
+            span = self.kernel.span[axis]
+            return span.role == "whole" or int(span.tile) % 2 == 0
+
+        return paired_axis(self.kernel.wire[wire], self.slow[wire], even)
 
     @cached_property
     def slow(self) -> dict[str, str]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from diagkit.codegen.layout import Order, Product, layout, single, sized
+from diagkit.codegen.layout import Order, Product, layout, paired_axis, single, sized
 from diagkit.codegen.numbers import waiting
 from diagkit.codegen.scalars import position
 from diagkit.codegen.triton_scalars import RESERVED
@@ -181,17 +181,8 @@ class Frame:
 
     def paired(self, wire: str) -> str | None:
         """The axis along which a wire has two codes in a byte in slow memory: the last of an int4 array."""
-        axes = names_of(self.kernel.wire[wire].axes)
-        if self.program.term.wires[wire].dtype != "int4" or not axes:
-            return None
-        if axes[-1] not in self.block or self.tile(axes[-1]) % 2:
-            raise FormatError(
-                f"tiles of {wire!r} split a byte of two int4 codes along {axes[-1]!r}",
-                box=wire,
-                axis=axes[-1],
-                remedy=f"an even tile along {axes[-1]!r}",
-            )
-        return axes[-1]
+        dtype = self.program.term.wires[wire].dtype
+        return paired_axis(self.kernel.wire[wire], dtype, lambda axis: axis in self.block and self.tile(axis) % 2 == 0)
 
     def pairs_inside(self, axis: str) -> str:
         """Which bytes of a block exist along an axis of int4 codes; empty where all do."""

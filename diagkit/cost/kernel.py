@@ -9,7 +9,19 @@ from typing import Any
 
 import sympy
 
-from diagkit.term import Alias, AmountError, Axes, Axis, Box, InputError, Region, StreamForm, Term, Wire, wire_format
+from diagkit.term import (
+    Alias,
+    Axes,
+    Axis,
+    Box,
+    InputError,
+    MissingKeyError,
+    Region,
+    StreamForm,
+    Term,
+    Wire,
+    wire_format,
+)
 
 
 @dataclass(frozen=True)
@@ -123,10 +135,10 @@ def check_names(term: Term, sizes: Iterable[str]) -> None:
 
 
 def amount_of(amounts: Mapping[Any, Any], key: Any) -> Any:
-    """The amount under `key`; an AmountError, which is a KeyError too, that shows a key that there is."""
+    """The amount under `key`; an MissingKeyError, which is a KeyError too, that shows a key that there is."""
     if not isinstance(key, tuple) or key not in amounts:
         remedy = f"a key is, for example, {tuple(next(iter(amounts)))!r}" if amounts else "nothing is counted here"
-        raise AmountError(f"no amount {key!r}", remedy=remedy)
+        raise MissingKeyError(f"no amount {key!r}", remedy=remedy)
     return amounts[key]
 
 

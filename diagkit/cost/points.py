@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache, reduce
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -123,10 +123,14 @@ def _whole(name: str, values: Any) -> Array:
     """Whole numbers of any length as a flat array, of 64 bits where they fit."""
     given = values.tolist() if hasattr(values, "tolist") else values
     flat = list(given) if isinstance(given, Iterable) else [given]
-    numbers = [int(value) for value in flat if isinstance(value, int | float | sympy.Integer) and value == int(value)]
+    numbers = [int(value) for value in flat if isinstance(value, int | float | sympy.Integer) and _is_whole(value)]
     if len(numbers) != len(flat) or min(numbers, default=0) < 0:
         raise InputError(f"{name} has a value that is no size", axis=name, remedy="give whole numbers from 0 up")
     return np.array(numbers, dtype=np.int64 if max(numbers, default=0) < LIMIT else object)
+
+
+def _is_whole(value: Any) -> bool:
+    return isfinite(value) and value == int(value)
 
 
 def _evaluated(expr: Any, columns: Mapping[str, Array], known: dict[Any, Array]) -> Array:

@@ -199,8 +199,10 @@ def _first(term: AnyTerm, array: str, name: str, view_box: Any) -> AnyTerm:
 
 
 def _refuse_order(term: Term, axis: Axis) -> None:
+    known = {wire.name: wire.axes for wire in term.wires.values()} | {box.name: box.axes for box in term.flat}
     for box in term.flat:
-        if axis in box.axes and isinstance(box, Index | View):
+        seen = (axis in known[wire] for wire in (box.name, *box.inputs))
+        if isinstance(box, Index | View) and any(seen):
             remedy = "permute an axis along which nothing asks for positions"
             raise AxisError(
                 f"{box.name!r} sees the order of {axis.name!r}", axis=axis.name, box=box.name, remedy=remedy

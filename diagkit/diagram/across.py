@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diagkit.diagram.fastest import aimed
-from diagkit.diagram.prediction import TIME_HEAD, Prediction, several
+from diagkit.diagram.prediction import NEEDED, TIME_HEAD, Prediction, several
 from diagkit.machine import Energy, MachineError, Sheet
 from diagkit.term import DiagkitError, MissingKeyError, Term
 
-NEEDED = ("global", "tensor")
-"""Without these an energy says nothing; what else is unknown is small beside them, and left out."""
 HEAD = ("machine", "tiles", *TIME_HEAD, "mJ", "moving")
 
 

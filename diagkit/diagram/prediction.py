@@ -14,6 +14,9 @@ from diagkit.diagram.together import moved_together
 from diagkit.machine import Energy, Machine, Sheet, Times, energy, times
 from diagkit.term import DiagkitError, InputError, Term, accepted, depth, promote
 
+NEEDED = ("global", "tensor")
+"""Without these no time and no energy says anything; what else a machine does not state is left out."""
+
 ASSUMED = (
     (
         "unshared",

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from diagkit import cost
-from diagkit.diagram.prediction import need_sizes, several, tiles_on
+from diagkit.diagram.prediction import NEEDED, need_sizes, several, tiles_on
 from diagkit.machine import Machine, MachineError, resource_rate
 from diagkit.term import DiagkitError, Term, accepted, check_whole, promote
 
@@ -98,10 +98,12 @@ class Sweep:
 
     def best(self, by: str = "overlapped") -> dict[str, Any]:
         """The row that fits with the least value of a column. Errors: DiagkitError where none fits."""
-        fitting = self.where(fits=True)
+        fitting = self.where(fits=True).sorted(by)
         if not len(fitting):
             raise DiagkitError("no point fits the fast memory of a block", remedy="sweep smaller tiles")
-        return fitting.sorted(by).row(0)
+        if fitting[by].dtype.kind == "f" and np.isnan(fitting[by][0]):
+            raise DiagkitError(f"no machine here states the rates of {by!r}", remedy="another format, or machine")
+        return fitting.row(0)
 
     def _taken(self, rows: Any) -> Self:
         return replace(self, columns=tuple(replace(column, values=column.values[rows]) for column in self.columns))
@@ -215,8 +217,9 @@ def _on(ready: cost.Amounts, one: Machine, kind: str, points: Points, amounts: M
     seconds = {name: amounts[key] / _rate(one, name, kind) for name, key in _resources(amounts).items()}
     times = np.array([np.asarray(column, dtype=float) for column in seconds.values()])
     stated = np.where(np.isnan(times), 0.0, times)
+    known = not any(np.isnan(seconds[name]).any() for name in NEEDED if name in seconds)
     slowest = np.array(list(seconds))[stated.argmax(axis=0)]
-    overlapped = stated.max(axis=0)
+    overlapped = stated.max(axis=0) if known else np.full(number, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.asarray(amounts.get("tensor", np.zeros(number)), dtype=float) / overlapped
     room = one.capacity("shared", per_block=True)
@@ -225,7 +228,7 @@ def _on(ready: cost.Amounts, one: Machine, kind: str, points: Points, amounts: M
     columns += [Column("held", "bytes", amounts["held"]), Column("fits", "", amounts["held"].astype(float) <= room)]
     columns += [Column(name, ready.units[name], values) for name, values in amounts.items() if name != "held"]
     columns += [Column(f"time {name}", "s", column) for name, column in zip(seconds, times, strict=True)]
-    columns += [Column("overlapped", "s", overlapped), Column("serial", "s", stated.sum(axis=0))]
+    columns += [Column("overlapped", "s", overlapped), Column("serial", "s", stated.sum(axis=0) + 0 * overlapped)]
     return [*columns, Column("bottleneck", "", slowest), Column("rate", "FLOP/s", rate)]
 
 

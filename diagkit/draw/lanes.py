@@ -43,7 +43,8 @@ def lanes_scene(
 ) -> Scene:
     """The boxes on their lanes, a row for each unit where boxes of one lane overlap; `time` names the axis.
 
-    Errors: DiagkitError for no boxes, a box that ends before it begins, or a unit without a colour.
+    Errors: DiagkitError for no boxes, boxes that take no time, one that ends before it begins or begins before 0,
+    or a unit without a colour.
     """
     _check(boxes)
     sheet = _Sheet(tuple(boxes), max(box.end for box in boxes))
@@ -67,8 +68,11 @@ def _check(boxes: Sequence[LaneBox]) -> None:
     if not boxes:
         raise DiagkitError("lanes need boxes", remedy="give one LaneBox or more")
     for box in boxes:
-        if box.end < box.start or box.unit not in UNITS:
-            raise DiagkitError(f"{box} cannot be drawn", remedy=f"start before end; unit one of: {', '.join(UNITS)}")
+        if not 0 <= box.start <= box.end or box.unit not in UNITS:
+            remedy = f"start at 0 or later and before the end; unit one of: {', '.join(UNITS)}"
+            raise DiagkitError(f"{box} cannot be drawn", remedy=remedy)
+    if not any(box.end for box in boxes):
+        raise DiagkitError("nothing takes any time", remedy="give a box that ends later than 0")
 
 
 @dataclass(frozen=True)

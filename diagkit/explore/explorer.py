@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from diagkit import draw, machine
+from diagkit.diagram import need_sizes
 from diagkit.draw import Scene
 from diagkit.explore.figure import figure, lines
 from diagkit.explore.reading import (
@@ -71,11 +72,10 @@ class Explorer:
             raise DiagkitError(f"no form {self.form!r}", remedy=f"one of: {', '.join(self.forms)}")
         known = {name for one in self.forms.values() for name in (*one.open_sizes, *tiles_of(one))}
         reasons = (fault(name, number, self.given, known) for name, number in self.given.items())
-        missing = (f"{self.term.name} needs a size for axis {name!r}" for name in self.term.open_sizes)
-        wanted = (said for said, name in zip(missing, self.term.open_sizes, strict=True) if name not in self.given)
-        reason = next((said for said in (*reasons, *wanted) if said), None)
+        reason = next((said for said in reasons if said), None)
         if reason:
             raise DiagkitError(reason, remedy=f"sizes and tiles are: {', '.join(sorted(known))}, in elements")
+        need_sizes(self.term, self.given)
 
     @property
     def term(self) -> Term:

@@ -55,7 +55,7 @@ def lines(reading: Reading) -> list[tuple[str, bool]]:
 def best_line(reading: Reading) -> str:
     """The best legal tile in words."""
     if reading.best is None:
-        return "No legal tile fits."
+        return f"No best tile: {reading.no_best}."
     tiles = ", ".join(f"{name} = {tile}" for name, tile in reading.best.tiles.items())
     more = reading.moved / reading.best.moved - 1
     return f"Best legal tile: {tiles}; it moves {reading.best.moved:,} bytes, this one {100 * more:+.1f} %."

@@ -47,9 +47,9 @@ class State:
 
 @dataclass(frozen=True)
 class Reading:
-    """What moves and is held (bytes), the `room` of a block, the times, FLOP per byte; the best legal tile with
-    its own, and why this tile is none (`reasons`). `fetched` are the bytes that the times are for: what moves,
-    or less where groups share."""
+    """What moves and is held (bytes), the `room` of a block, the times, FLOP per byte; the best legal tile with its
+    own, or why there is none (`no_best`); and why this tile is none (`reasons`). `fetched` are the bytes that the
+    times are for: what moves, or less where groups share."""
 
     state: State
     moved: int
@@ -59,6 +59,7 @@ class Reading:
     times: Times
     intensity: float
     best: LegalTile | None
+    no_best: str
     reasons: tuple[str, ...]
 
 
@@ -94,16 +95,21 @@ def ready(term: Term) -> Amounts:
 
 
 @lru_cache(maxsize=256)
-def best_tile(term: Term, name: str, sizes: Pairs) -> LegalTile | None:
-    """The best legal tile within the fast memory of one block, or None where nothing legal fits."""
+def best_or_why(term: Term, name: str, sizes: Pairs) -> tuple[LegalTile | None, str]:
+    """The best legal tile within the fast memory of one block, or None and why there is none."""
     if not tiles_of(term):
-        return None
+        return None, "no tile has a name"
     try:
         room = machine.load(name).capacity("shared", per_block=True)
         given: dict[str, Any] = dict(sizes)
-        return cost.legal_tile(term, room, unit="bytes", **given)
-    except DiagkitError:
-        return None
+        return cost.legal_tile(term, room, unit="bytes", **given), ""
+    except DiagkitError as error:
+        return None, error.reason
+
+
+def best_tile(term: Term, name: str, sizes: Pairs) -> LegalTile | None:
+    """The best legal tile within the fast memory of one block, where there is one."""
+    return best_or_why(term, name, sizes)[0]
 
 
 def read(state: State) -> Reading:
@@ -114,10 +120,10 @@ def read(state: State) -> Reading:
     room = one.capacity("shared", per_block=True)
     fetched = _together(replace(state, machine=""), one.multiprocessors) if state.shared else moved
     found = times(one, {"global": float(fetched)}, {unit: float(n) for unit, n in amounts.items()}, state.kind)
-    best = best_tile(state.term, state.machine, state.sizes)
+    best = best_or_why(state.term, state.machine, state.sizes)
     reasons = (*_refused(state), *_unlawful(state), *_too_large(state, held, room), *_unstated(state, found))
     intensity = amounts.get("tensor", 0) / max(fetched, 1)
-    return Reading(state, moved, fetched, held, room, found, intensity, best, reasons)
+    return Reading(state, moved, fetched, held, room, found, intensity, *best, reasons)
 
 
 @lru_cache(maxsize=1024)

@@ -21,6 +21,10 @@ KEYS = 64
 """Keys of a chunk where results are rescaled after each: FlashAttention-2 at d = 128, taken for all."""
 
 
+OWN_INSTRUCTIONS = ("sm_90", "sm_100", "sm_103")
+"""Targets whose matrix units have instructions of their own, which kernels of the generation before do not use."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A forward pass of attention as somebody ran it: `heads` is batch times heads, None where not said."""
@@ -86,10 +90,12 @@ def casts(case: Case) -> float:
 
 
 def old_instructions(case: Case) -> float:
-    """How much longer products take by mma.sync, where the machine states what part of its rates that reaches."""
-    part = "tensor.mma_sync_part"
-    slow = implementation(case.impl).mma_sync and part in case.machine
-    return 1 / float(case.machine[part]) if slow else 1.0
+    """How much longer products take by mma.sync, on machines whose matrix units have instructions of their own.
+
+    Errors: MachineError by field where such a machine does not state what part of its rates mma.sync reaches.
+    """
+    slow = implementation(case.impl).mma_sync and case.machine.text("target") in OWN_INSTRUCTIONS
+    return 1 / float(case.machine["tensor.mma_sync_part"]) if slow else 1.0
 
 
 def ends(case: Case) -> float:

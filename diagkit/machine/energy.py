@@ -41,12 +41,15 @@ class Energy:
     @property
     def moving_share(self) -> float:
         """The share of moving data in what is known; 0 where nothing is."""
-        return sum(joules for _, joules in self.moving) / self.total if self.total else 0.0
+        return self._share(sum(joules for _, joules in self.moving))
+
+    def _share(self, joules: float) -> float:
+        return joules / self.total if self.total else 0.0
 
     def table(self) -> Sheet:
         """Millijoules and shares by resource."""
         parts = (*(("moving", *pair) for pair in self.moving), *(("computing", *pair) for pair in self.computing))
-        rows = [(kind, name, f"{1e3 * joules:.4g}", f"{joules / self.total:.1%}") for kind, name, joules in parts]
+        rows = [(kind, name, f"{1e3 * joules:.4g}", f"{self._share(joules):.1%}") for kind, name, joules in parts]
         rows += [("", name, "not stated", "") for name in self.unknown]
         rows += [("all", "", f"{1e3 * self.total:.4g}", f"{self.moving_share:.1%} moving")]
         return Sheet(

@@ -23,7 +23,6 @@ from diagkit.term.boxes import check_name as check_name
 from diagkit.term.check import REDUCTIONS as REDUCTIONS
 from diagkit.term.check import promote, wire_format
 from diagkit.term.errors import (
-    AmountError,
     AxisError,
     DiagkitError,
     FormatError,
@@ -57,7 +56,6 @@ __all__ = [
     "NETWORK",
     "PRIMITIVES",
     "Alias",
-    "AmountError",
     "Array",
     "Axes",
     "Axis",

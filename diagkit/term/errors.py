@@ -30,7 +30,7 @@ class InputError(DiagkitError):
     """Arrays handed to a diagram that do not fit it: missing, extra, of the wrong shape or kind."""
 
 
-class AmountError(InputError, KeyError):
+class MissingKeyError(InputError, KeyError):
     """An amount that a table of costs does not have under the name asked for."""
 
     __str__ = Exception.__str__  # KeyError would quote the message
@@ -42,12 +42,6 @@ class TermError(DiagkitError):
 
 class MissingNameError(TermError, AttributeError):
     """A name that a value of a diagram does not have, though an array or a number would."""
-
-
-class MissingKeyError(DiagkitError, KeyError):
-    """A key that a table does not have."""
-
-    __str__ = Exception.__str__  # a KeyError would show its text in quotes
 
 
 class LabelError(DiagkitError):
