@@ -320,3 +320,27 @@ def test_the_check_finds_what_overlaps() -> None:
     assert draw.overlaps(Scene(40, 100, (), (word,)))
     assert draw.overlaps(Scene(200, 100, (wire.shifted(0, 30),), (word,))) == []
     assert sum(map(len, (GALLERY,))) >= 25
+
+
+def _loop_ends(scene: Scene) -> float:
+    """How far right the way back of the last line reaches."""
+    return [mark.box[2] for mark in scene.marks if mark.role == "loop"][-1]
+
+
+def test_the_way_back_ends_before_what_comes_after_the_loop() -> None:
+    q, x, d = dk.axes("q x d")
+    Q, K, V, G = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d), dk.array("G", q, d)
+    gated = G * dk.attention(Q, K, V, over=x, features=d, name="O")
+    scene = draw.scene(dk.Diagram(gated, name="gated").fuse().group(q="g_q").stream(x="s_x"), loops=False)
+    (times,) = [word.x for word in scene.words if word.text == "×"]
+    assert _loop_ends(scene) < times
+
+
+def test_parts_of_arrays_and_of_states_are_told_apart_and_moved_by_no_column_of_their_own() -> None:
+    """A view of an array in slow memory is a hexagon in front of the one load; three partial results, three names."""
+    split = examples.attention().fuse().group(q="g_q").stream(x="s_x").split(x=4)
+    scene = draw.scene(split, loops=False)
+    heads = [word.text for word in scene.words if word.role == "head"]
+    assert heads.count("load") == 2  # of the kernel of the parts and of the one that combines them
+    assert {"maxpart", "sumpart", "accpart"} <= {*heads}
+    assert "part" not in heads

@@ -87,9 +87,11 @@ def _say_lines(pen: Pen, lines: Sequence[Runs], x: float, y: float, role: str, o
 
 
 def draw_brackets(pen: Pen, sheet: Sheet, drawn: Drawn, y: float) -> float:
-    """Under each streamed region the way back to its start, chunk after chunk; how much height that takes."""
+    """Under each streamed region the way back to its start, chunk after chunk; how much height that takes. What
+    neither reads nor makes a chunk comes before the loop or after it."""
     for number, axis in sheet.loops.items():
-        mine = [p for p in drawn.placed if p.column.region == number and p.column.glyph != "store"]
+        inside = (p for p in drawn.placed if p.column.region == number and p.column.glyph != "store")
+        mine = [p for p in inside if any(axis in axes for axes in p.column.axes.values())]
         if mine:
             said = roman("again for the next ") + sheet.tile(number, axis) + roman(" of ") + name_runs(axis, 90, SIZE)
             _bracket(pen, drawn.heads[mine[0].column.key], mine[-1].zone.x1, y, said)

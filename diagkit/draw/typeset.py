@@ -78,18 +78,23 @@ def _within(runs: Runs, room: float, size: float) -> Runs:
     return (replace(first, text=fit("".join(run.text for run in runs), room, size, SERIF, first.bold)),)
 
 
-def short_name(wire: str) -> str:
-    """The last part of a wire's dotted name: "O.m" inside O is m; a trailing ".new" stays with it, and
-    a number format goes below the name it was given to.
+FORMS = {*FORMATS, "part", "parts", "inside", "log", "carried"}
+"""Last parts of names that say in what form something is, not what."""
 
-    >>> short_name("O.m.new"), short_name("S"), short_name("O.K.int8")
-    ('m.new', 'S', 'K_int8')
+
+def short_name(wire: str) -> str:
+    """The last part of a wire's dotted name: "O.m" inside O is m; a trailing ".new" stays with it, and what only
+    says in what form (a number format, a part of a whole) goes below the name that it was given to.
+
+    >>> short_name("O.m.new"), short_name("S"), short_name("O.K.int8"), short_name("O.max.part.log")
+    ('m.new', 'S', 'K_int8', 'max_log')
     """
     base, primes = _primes(wire)
-    parts = base.split(".")
-    cast = len(parts) > 1 and parts[-1].partition("_")[0] in FORMATS
-    last = f"{parts[-2]}_{parts[-1].partition('_')[0]}" if cast else parts[-1]
-    return last + ".new" * len(primes) if last else wire
+    parts = [part for part in base.split(".") if part]
+    named = [part for part in parts if part.partition("_")[0] not in FORMS] or parts
+    form = parts[-1].partition("_")[0] if parts and parts[-1] != named[-1] else ""
+    last = "_".join((named[-1], form)) if form else named[-1] if named else wire
+    return last + ".new" * len(primes)
 
 
 def source_name(name: str) -> Runs:
