@@ -8,8 +8,9 @@ from diagkit.bench.kernel import Kernel
 from diagkit.bench.landscape import Landscape
 from diagkit.bench.measure import Compared, Measured, Times
 from diagkit.bench.recorded import Recorded, recorded
+from diagkit.bench.show import Shown, seconds
 
 __all__ = [
     "Check", "Compared", "Counted", "Inspection", "Kernel", "KernelError", "Landscape", "Measured", "Recorded",
-    "Times", "recorded",
+    "Shown", "Times", "recorded", "seconds",
 ]  # fmt: skip

@@ -20,6 +20,10 @@ from diagkit.term import InputError
 _FLUSH_BYTES = 1 << 28
 
 
+UNEVEN = 1.0
+"""The spread of rounds, of their median, beyond which ratios mean little."""
+
+
 @dataclass(frozen=True)
 class Times:
     """Seconds of each run of one contestant, in order; what warmed up is not among them. `flops` are the
@@ -87,6 +91,10 @@ class Measured(Shown):
                 else f"{self.ratio(other.name):.2f}x"
             )
             found.append((other.name, f"{_times_text(other)}; kernel {share}"))
+        uneven = [times.name for times in (self.kernel, *self.rivals) if times.spread > UNEVEN]
+        if uneven:
+            said = f"rounds of {', '.join(uneven)} differ by more than {UNEVEN:.0%}: repeat it on an idle machine"
+            found.append(("doubtful", said))
         return found
 
 

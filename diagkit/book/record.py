@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from diagkit.bench import Shown
 from diagkit.book.errors import BookError
-from diagkit.book.show import columns, count, html_rows, small
+from diagkit.book.show import count, small
 
 RECORD_TYPE = "application/vnd.diagkit.record+json"
 """The media type under which a displayed record carries itself."""
@@ -16,7 +17,7 @@ VOLATILE = ("error", "time_s")
 
 
 @dataclass(frozen=True)
-class Record:
+class Record(Shown):
     """One check of a chapter. Errors are largest differences, bytes are counted, `time_s` is in seconds.
 
     Its display shows nothing that differs from run to run or between machines: an error is shown as being
@@ -61,16 +62,10 @@ class Record:
     def _within(self) -> bool:
         return error_fault(self.error, self.tolerance) is None
 
-    def __str__(self) -> str:
-        return columns(self.rows())
-
-    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
-        printer.text(str(self))
-
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         parts = asdict(self)
         volatile = {name: parts.pop(name) for name in VOLATILE}
-        data = {"text/plain": str(self), "text/html": html_rows(self.rows())}
+        data = {"text/plain": str(self), "text/html": self._repr_html_()}
         return {**data, RECORD_TYPE: {**parts, "verdict": self.verdict}}, {RECORD_TYPE: volatile}
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from diagkit.bench import Shown
 from diagkit.book.errors import BookError
-from diagkit.book.show import columns, html_rows
 from diagkit.term import DiagkitError
 
 
 @dataclass(frozen=True)
-class Refusal:
+class Refusal(Shown):
     """An error that was expected: its kind, and what it says about axis, box, reason and remedy."""
 
     error: DiagkitError
@@ -22,15 +22,6 @@ class Refusal:
         parts = {name: getattr(self.error, name) for name in ("axis", "box", "reason", "remedy")}
         kind = type(self.error).__name__
         return [("refused", kind), *((name, str(text)) for name, text in parts.items() if text)]
-
-    def __str__(self) -> str:
-        return columns(self.rows())
-
-    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
-        printer.text(str(self))
-
-    def _repr_html_(self) -> str:
-        return html_rows(self.rows())
 
 
 def refusal(step: Callable[..., Any], *args: Any, **named: Any) -> Refusal:

@@ -17,7 +17,8 @@ from typing import Any
 from diagkit.book.claims import Claim, unknown_claims
 from diagkit.book.page import page
 from diagkit.book.run import Chapter
-from diagkit.book.show import columns, count, seconds, small
+from diagkit.book.show import count, seconds, small
+from diagkit.machine import aligned, here
 
 PACKAGES = ("numpy", "sympy", "numba", "torch", "triton", "matplotlib")
 SHORTEST = 30
@@ -50,9 +51,9 @@ class Report:
     def text(self) -> str:
         """The table as text, no wider than the terminal as far as the sentences allow; under it what went wrong."""
         rows = [HEAD, *self.rows()]
-        over = max(map(len, columns(rows).splitlines())) - shutil.get_terminal_size((160, 24)).columns
+        over = max(map(len, aligned(rows))) - shutil.get_terminal_size((160, 24)).columns
         longest = max(SHORTEST, max(len(row[1]) for row in rows) - over)
-        return "\n".join([columns([(row[0], shortened(row[1], longest), *row[2:]) for row in rows]), *self.reasons])
+        return "\n".join([*aligned([(row[0], shortened(row[1], longest), *row[2:]) for row in rows]), *self.reasons])
 
     def data(self) -> dict[str, Any]:
         """The whole report as plain data. Times in seconds, bytes as whole numbers."""
@@ -87,7 +88,6 @@ def shortened(text: str, longest: int) -> str:
 
 def make(chapters: Iterable[Chapter], claims: Iterable[Claim]) -> Report:
     """The report of these chapters, made now on this machine."""
-    from diagkit.machine import here
 
     now = dt.datetime.now(tz=dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
     return Report(tuple(chapters), tuple(claims), here(), now)

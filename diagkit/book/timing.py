@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from diagkit.bench import Shown
 from diagkit.book.errors import BookError
-from diagkit.book.show import html_rows, seconds
+from diagkit.book.show import seconds
 
 
 @dataclass(frozen=True)
-class Timing:
+class Timing(Shown):
     """Seconds of each run, in order; the first run, which warms up, is not among them."""
 
     what: str
@@ -35,12 +36,6 @@ class Timing:
 
     def __str__(self) -> str:
         return ", ".join(f"{name} {text}" for name, text in self.rows())
-
-    def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
-        printer.text(str(self))
-
-    def _repr_html_(self) -> str:
-        return html_rows(self.rows())
 
 
 def timed(function: Callable[..., Any], *args: Any, budget_s: float = 0.5, **arrays: Any) -> Timing:

@@ -20,7 +20,7 @@ from diagkit.machine.facts import GRADES, Machine, MachineError, Number
 from diagkit.machine.files import data_path, load, names
 from diagkit.machine.implementations import IMPLEMENTATIONS, Implementation, implementation
 from diagkit.machine.measured import cores, here, measure_here, processor
-from diagkit.machine.show import Sheet
+from diagkit.machine.show import Sheet, aligned
 from diagkit.machine.times import Times, resource_rate, times
 from diagkit.machine.warpgroups import UNITS as PIPELINE_UNITS
 from diagkit.machine.warpgroups import Pipeline, Slot, pipeline, softmax_time
@@ -28,7 +28,7 @@ from diagkit.machine.warpgroups import Pipeline, Slot, pipeline, softmax_time
 __all__ = [
     "ASSUMPTIONS", "GRADES", "IMPLEMENTATIONS", "PIPELINE_UNITS", "Anchor", "Assumption", "Case", "Comparison",
     "Energy", "Implementation", "Machine", "MachineError", "Number", "Pipeline", "Sheet", "Slot", "Times",
-    "activations", "additive_rate", "anchors", "balanced_d", "case_clocks", "case_rate", "compare", "cores",
+    "activations", "additive_rate", "aligned", "anchors", "balanced_d", "case_clocks", "case_rate", "compare", "cores",
     "data_path", "energy", "gains", "here", "implementation", "load", "measure_here", "names", "pipeline",
     "processor", "recorded_numbers", "resource_rate", "softmax_time", "times", "tokens",
 ]  # fmt: skip
