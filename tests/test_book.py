@@ -475,3 +475,10 @@ def test_on_a_terminal_each_line_covers_the_one_before(monkeypatch: pytest.Monke
 def test_the_table_fits_the_terminal(made: report.Report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     assert max(map(len, made.text().splitlines()[:5])) <= 100
+
+
+def test_a_refusal_and_a_timing_display_as_rows_in_a_cell():
+    from IPython.lib.pretty import pretty
+
+    assert pretty(refusal(ops.axes, "q x", d=64)).startswith("refused  AxisError\naxis     d\n")
+    assert pretty(timed(sum, [1], budget_s=0)).startswith("timed sum, median ")

@@ -185,7 +185,10 @@ def scatter(
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
         axes.plot(*zip(*((a, b) for a, b, _ in points), strict=True), marker, color=colour, label=group, alpha=0.85)
         for across, up, name in _one_each(points) if group == (named or next(iter(groups))) else ():
-            axes.annotate(name, (across, up), (6, -3), textcoords="offset points", fontsize=7, color=colour)
+            axes.annotate(
+                name, (across, up), (7, -3), textcoords="offset points", fontsize=7, color=colour,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
+            )  # fmt: skip
     axes.set(yscale="log")
     axes.margins(x=0.16)
     axes.legend(fontsize=8, frameon=False)
@@ -195,13 +198,16 @@ def scatter(
 def _one_each(points: Sequence[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
     """The points with one name for those that lie on each other.
 
-    >>> _one_each([(8.0, 1.1, "b"), (4.0, 1.0, "c"), (8.0, 1.0, "a")])
-    [(4.0, 1.0, 'c'), (8.0, 1.0, 'a; b')]
+    >>> _one_each([(8.0, 1.1, "b"), (4.0, 1.0, "c"), (8.1, 9.0, "d"), (8.2, 1.0, "a")])
+    [(4.0, 1.0, 'c'), (8.0, 1.1, 'b; a'), (8.1, 9.0, 'd')]
     """
     made: list[tuple[float, float, str]] = []
     for across, up, name in sorted(points):
-        near = bool(made) and abs(across - made[-1][0]) < 0.3 and max(up, made[-1][1]) < 1.25 * min(up, made[-1][1])
-        made[-1:] = [(*made[-1][:2], f"{made[-1][2]}; {name}")] if near else [*made[-1:], (across, up, name)]
+        near = [n for n, (x, y, _) in enumerate(made) if abs(across - x) < 0.3 and max(up, y) < 1.25 * min(up, y)]
+        if near:
+            made[near[0]] = (*made[near[0]][:2], f"{made[near[0]][2]}; {name}")
+        else:
+            made.append((across, up, name))
     return made
 
 

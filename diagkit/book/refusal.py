@@ -11,7 +11,7 @@ from diagkit.book.errors import BookError
 from diagkit.term import DiagkitError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Refusal(Shown):
     """An error that was expected: its kind, and what it says about axis, box, reason and remedy."""
 

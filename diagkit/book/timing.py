@@ -13,7 +13,7 @@ from diagkit.book.errors import BookError
 from diagkit.book.show import seconds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Timing(Shown):
     """Seconds of each run, in order; the first run, which warms up, is not among them."""
 

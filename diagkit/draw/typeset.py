@@ -78,7 +78,10 @@ def _within(runs: Runs, room: float, size: float) -> Runs:
     return (replace(first, text=fit("".join(run.text for run in runs), room, size, SERIF, first.bold)),)
 
 
-FORMS = {*FORMATS, "part", "parts", "inside", "log", "carried"}
+FORMS = {
+    *FORMATS, "part", "parts", "inside", "log", "carried", "codes", "scale", "scaled", "rotated", "permuted",
+    "reversed", "smooth",
+}  # fmt: skip
 """Last parts of names that say in what form something is, not what."""
 
 
@@ -98,9 +101,11 @@ def short_name(wire: str) -> str:
 
 
 def source_name(name: str) -> Runs:
-    """The name of an array at the left or right, cut where even in small type it is too long."""
-    runs = name_runs(name)
-    return runs if runs_width(runs, 24) <= 60 else name_runs(name, 104, 16)
+    """The name of an array at the left or right, cut where even in small type it is too long; what only says in what
+    form it is, such as "codes", goes below."""
+    said = short_name(name) if name.rpartition(".")[2] in FORMS else name
+    runs = name_runs(said)
+    return runs if runs_width(runs, 24) <= 60 else name_runs(said, 104, 16)
 
 
 class _Formula:
