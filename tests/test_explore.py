@@ -208,3 +208,11 @@ def test_where_there_is_no_best_tile_the_figure_says_why() -> None:
     assert tiny.reading.best is None
     assert tiny.reading.no_best in tiny.svg()
     assert "No best tile: " in tiny.svg()
+
+
+def test_a_tile_that_cannot_run_is_not_compared_with_the_best() -> None:
+    wide = Explorer(flash(), machine="T4", q=4096, x="q", d=128, g_q=128, s_x=8)
+    assert wide.reading.reasons
+    assert "Best legal tile: " in wide.svg()
+    assert "this one" not in wide.svg()
+    assert "this one" in wide.at(g_q=32, s_x=16).svg()

@@ -57,8 +57,8 @@ def best_line(reading: Reading) -> str:
     if reading.best is None:
         return f"No best tile: {reading.no_best}."
     tiles = ", ".join(f"{name} = {tile}" for name, tile in reading.best.tiles.items())
-    more = reading.moved / reading.best.moved - 1
-    return f"Best legal tile: {tiles}; it moves {reading.best.moved:,} bytes, this one {100 * more:+.1f} %."
+    more = "" if reading.reasons else f", this one {100 * (reading.moved / reading.best.moved - 1):+.1f} %"
+    return f"Best legal tile: {tiles}; it moves {reading.best.moved:,} bytes{more}."
 
 
 def bars(reading: Reading) -> Bars:
