@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 def codes(values: Array, over: int | None, largest: int, dtype: Any) -> tuple[Array, Array]:
     """Quantization in numpy alone."""
-    scale = np.abs(values).max(axis=over, keepdims=True) / largest
+    scale = np.abs(values).max(axis=over, keepdims=True).astype(np.float32).astype(np.float64) / largest
     scaled = values / scale
     rounded = np.clip(np.rint(scaled), -largest, largest) if dtype is None else scaled.astype(dtype)
     return rounded.astype(np.float64), scale

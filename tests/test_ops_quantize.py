@@ -126,6 +126,17 @@ def test_an_infinity_or_nan_spoils_what_shares_its_scale_and_no_more(odd: float,
     np.testing.assert_allclose(back[1], 1, rtol=1e-6)
 
 
+@pytest.mark.parametrize("scale", ["fp32", "fp16", "bf16", "fp64", "fp8e8m0"])
+@pytest.mark.parametrize("declared", ["fp16", "bf16", "fp32", "fp64", "tf32"])
+def test_scales_have_the_format_that_was_asked_for_whatever_is_quantized(declared: str, scale: str) -> None:
+    for first, then in ((declared, None), ("fp32", declared)):
+        codes, scales = dk.quantize(dk.array("X", x, d, dtype=first), "int8", d, scale=scale, scale_name="s")
+        made = dk.Diagram(codes, scales, name="codes").formats(then)
+        assert made.wires["s"].dtype == scale
+        moved = made.fuse().transfers().bytes().at(x=6, d=8)
+        assert moved["s", 1, 0, "output"] == 6 * dk.FORMATS[scale] // 8
+
+
 def test_a_format_without_codes_is_refused() -> None:
     with pytest.raises(FormatError, match="no codes in 'fp16'.*int8"):
         dk.quantize(dk.array("X", x), "fp16", over=x)

@@ -59,7 +59,7 @@ def quantize(
     cut = blocked(value, None, **blocks) if blocks else value
     shared = _shared(value, over, blocks)
     peaks = amax(absolute(cut, hint="abs"), shared) if shared else absolute(cut)
-    scales = _scales(combine(lambda peak: peak / largest, peaks), scale, scale_name)
+    scales = _scales(peaks, largest, scale, scale_name)
     return cast(combine(quotient, value, each(scales, value, blocks), hint="scaled"), dtype, name), scales
 
 
@@ -87,10 +87,13 @@ def _shared(value: Node, over: Over | None, blocks: Mapping[str, int]) -> list[s
     return [*given, *(f"{axis}_in" for axis in blocks)]
 
 
-def _scales(wanted: Node, dtype: str, name: str | None) -> Node:
-    """The scales in their format; a power of two that came out too small is doubled."""
+def _scales(peaks: Node, largest: int, dtype: str, name: str | None) -> Node:
+    """Scales in their format, divided in fp32 at least, whatever the format of the peaks is or becomes; a power
+    of two that came out too small is doubled."""
+    wide = "fp64" if dtype == "fp64" else "fp32"
+    wanted = combine(lambda peak: peak / largest, cast(peaks, wide))
     if dtype != "fp8e8m0":
-        return cast(wanted, dtype, name) if dtype != "fp32" else wanted.named(name)
+        return wanted.named(name) if dtype == wide else cast(wanted, dtype, name)
     rounded = cast(wanted, dtype)
     return cast(select(rounded < wanted, 2 * rounded, rounded), dtype, name)
 
