@@ -115,6 +115,16 @@ def paired_axis(wire: Wire, dtype: str, even: Callable[[str], bool]) -> str | No
     return axes[-1]
 
 
+def check_sums(kernel: Kernel, engine: str) -> None:
+    """Refuse a state in fewer bits than the engine gathers in, by name."""
+    for state in (one for one in kernel.statements if isinstance(one, Update) and one.new in kernel.narrowed):
+        raise FormatError(
+            f"{engine} kernels do not round {state.wire!r} to {kernel.narrowed[state.new]} as they gather it",
+            box=state.wire,
+            remedy='let it be gathered in the usual format, accumulate("fp32")',
+        )
+
+
 def _held(kernel: Kernel, axes: Iterable[str]) -> Order:
     return tuple(axis for axis in axes if not single(kernel, axis))
 

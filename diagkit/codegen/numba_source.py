@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from diagkit.codegen.layout import sized
+from diagkit.codegen.layout import check_sums, sized
 from diagkit.codegen.numba_boxes import buffer_length, tile_view, write_move, write_view
 from diagkit.codegen.numba_frame import Frame
 from diagkit.codegen.numba_products import read_in_place, write_contract
@@ -32,6 +32,8 @@ def write(program: Program, number: str = "float32", counted: bool = False, open
     """The source of `program` for numba, in the float type `number`; `counted` makes the kernels add up
     the elements that they load and store; with `open_tiles` one text serves all tiles, as parameters
     ("tile:q" for the axis q)."""
+    for kernel in program.kernels:
+        check_sums(kernel, "numba")
     taken = Names(RESERVED)
     title = identifier(program.term.name)
     frames = [

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from diagkit.codegen.layout import sized
+from diagkit.codegen.layout import check_sums, sized
 from diagkit.codegen.lines import broken, tidy
 from diagkit.codegen.source import Entry, Line, Source
 from diagkit.codegen.triton_boxes import made
@@ -42,6 +42,7 @@ def write(program: Program) -> Source:
     entries = []
     waits = ""
     for kernel in program.kernels:
+        check_sums(kernel, "Triton")
         for wire in kernel.wires:
             _check_format(wire.name, wire.dtype)
         writer = _Kernel(Frame(kernel, program))

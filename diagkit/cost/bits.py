@@ -34,6 +34,7 @@ class BitsLaw(Shown):
 
     * `optimum`: H* in bytes, in b_X for an array X that moves and b_X_acc for X as it is held on chip
       while it is made; `moving` and `held`: those arrays.
+    * `accumulator`: the format that the diagram gathers in.
 
     Source: arXiv 2412.03317, section 4.3, with moved and resident operands told apart.
     """
@@ -41,6 +42,7 @@ class BitsLaw(Shown):
     optimum: Optimum
     moving: tuple[str, ...]
     held: tuple[str, ...]
+    accumulator: str = "fp32"
 
     @property
     def transfers(self) -> Any:
@@ -70,14 +72,15 @@ class BitsLaw(Shown):
         return sympy.factor(sympy.simplify(slope))
 
     def gain(
-        self, dtype: str | None = None, *, accumulators: Any = "fp32", base: Any = "fp16",
+        self, dtype: str | None = None, *, accumulators: Any = None, base: Any = "fp16",
         base_accumulators: Any = "fp32", **by_array: Any,
     ) -> Any:  # fmt: skip
         """How many times fewer bytes the ruling term moves with other formats than with `base` everywhere.
 
         `dtype` is for all arrays, `by_array` for some; a number stands for the bytes per element, so
         ``K=1 + 1/32`` has a scale of one byte per 32 elements. Accumulators change from
-        `base_accumulators` to `accumulators`. InputError for an array that does not move.
+        `base_accumulators` to `accumulators`, or to what the diagram gathers in. InputError for an array that
+        does not move.
 
         >>> import diagkit as dk
         >>> a, b, c = dk.axes("a b c")
@@ -91,7 +94,7 @@ class BitsLaw(Shown):
                 raise InputError(f"{name!r} does not move here", remedy=f"what moves: {', '.join(self.moving)}")
         changed = {name: by_array.get(name, dtype or base) for name in self.moving}
         before = self._at(dict.fromkeys(self.moving, base), base_accumulators)
-        return sympy.nsimplify(sympy.simplify(before / self._at(changed, accumulators)))
+        return sympy.nsimplify(sympy.simplify(before / self._at(changed, accumulators or self.accumulator)))
 
     def _at(self, formats: Mapping[str, Any], accumulators: Any) -> Any:
         widths = {_width(name): _bytes(one) for name, one in formats.items()}
@@ -131,7 +134,15 @@ def bits(term: Term, memory: Any = "M", **sizes: Any) -> BitsLaw:
     notes = ["memory holds loads, chunks and accumulators only"]
     found = least(term, total, held, memory, sizes, notes, "bytes")
     made = dict.fromkeys(wire for region in term.regions for wire in region.stores)
-    return BitsLaw(found, tuple(dict.fromkeys(key.array for key in moved)), tuple(made))
+    return BitsLaw(found, tuple(dict.fromkeys(key.array for key in moved)), tuple(made), _gathered_in(term))
+
+
+def _gathered_in(term: Term) -> str:
+    """The widest format of what streams carry over the axes of an output: sums that fill a tile."""
+    carried = [state for form in term.forms for state in form.state]
+    most = max((len(state.axes) for state in carried), default=0)
+    formats = [state.dtype for state in carried if len(state.axes) == most]
+    return max(formats, key=lambda dtype: FORMATS[dtype]) if formats else "fp32"
 
 
 def _held(term: Term) -> Iterator[Any]:

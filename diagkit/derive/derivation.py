@@ -10,7 +10,7 @@ from typing import Any
 import sympy
 
 from diagkit.derive.algebra import ONE
-from diagkit.derive.formats import formats
+from diagkit.derive.formats import accumulate, formats
 from diagkit.derive.fuse import fuse
 from diagkit.derive.group import group, ungroup
 from diagkit.derive.history import POSITIONAL, AnyTerm
@@ -22,6 +22,7 @@ from diagkit.derive.transforms import permute, rotate, scale, smooth
 from diagkit.term import Label, LabelError, Step, Term, plain, quotient
 
 RULES: dict[str, Callable[..., Any]] = {
+    "accumulate": accumulate,
     "cast": cast,
     "formats": formats,
     "fuse": fuse,

@@ -167,6 +167,10 @@ class Diagram(Term):
         """The inputs in other number formats: one for all, or by name (see `derive.formats`)."""
         return derive.formats(self, dtype, **by_array)
 
+    def accumulate(self, dtype: str, *states: str) -> Self:
+        """What its streams carry in another number format: all, or by name (see `derive.accumulate`)."""
+        return derive.accumulate(self, dtype, *states)
+
     def transfers(self) -> cost.Transfers:
         """What crosses between memory levels, per array, levels and kind, as formulas in elements."""
         return cost.transfers(self)

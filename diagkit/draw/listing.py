@@ -55,7 +55,12 @@ def _input(term: Term, array: Any) -> str:
 
 
 def _carried(form: Any) -> str:
-    return ", ".join(f"{state.name} from {state.start}" for state in form.state) + f" over {form.axis} ({form.method})"
+    states = ", ".join(f"{one.name} from {one.start}{_narrow(one.dtype)}" for one in form.state)
+    return f"{states} over {form.axis} ({form.method})"
+
+
+def _narrow(dtype: str) -> str:
+    return "" if dtype in ("fp32", "fp64") else f" in {dtype}"
 
 
 def _row(term: Term, box: Any, table: Table | None, heads: Sequence[str]) -> tuple[str, ...]:

@@ -202,7 +202,9 @@ class Run(Walk):
         """What the box makes of its tiles."""
         box = statement.box
         axes = [self.kernel.wire[wire].axes for wire in box.inputs]
-        self.fast[box.name] = evaluate_box(self.engine, box, axes, *(self.fast[wire] for wire in box.inputs))
+        made = evaluate_box(self.engine, box, axes, *(self.fast[wire] for wire in box.inputs))
+        narrow = self.kernel.narrowed.get(box.name)
+        self.fast[box.name] = made if narrow is None else self.engine.xp.round_to(made, narrow)
 
     def update(self, statement: Update) -> None:
         """The state is the new tile."""

@@ -232,6 +232,14 @@ class Kernel:
         return tuple(walk(self.body))
 
     @cached_property
+    def narrowed(self) -> dict[str, str]:
+        """The wires that renew a state held in fewer bits than are computed in, and its format: they are rounded."""
+        wide = any(wire.dtype == "fp64" for wire in self.wires)
+        kept = ("fp64",) if wide else ("fp32", "fp64")
+        renewed = [(s.new, self.wire[s.wire].dtype) for s in self.statements if isinstance(s, Update)]
+        return {new: dtype for new, dtype in renewed if dtype not in kept}
+
+    @cached_property
     def groups(self) -> tuple[ParFor, ...]:
         """The parallel loops, outermost first."""
         return tuple(s for s in self.statements if isinstance(s, ParFor))

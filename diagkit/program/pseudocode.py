@@ -101,7 +101,9 @@ def _store(kernel: Kernel, store: Store, depth: int) -> Iterator[Line]:
 
 
 def _init(kernel: Kernel, init: Init, depth: int) -> Iterator[Line]:
-    yield Line(depth, f"{init.wire} = {init.start}", _wire_tile(kernel, init.wire), f"{init.column} · state")
+    dtype = kernel.wire[init.wire].dtype
+    held = "" if dtype in ("fp32", "fp64") else f", {dtype}"
+    yield Line(depth, f"{init.wire} = {init.start}", _wire_tile(kernel, init.wire), f"{init.column} · state{held}")
 
 
 def _compute(kernel: Kernel, compute: Compute, depth: int) -> Iterator[Line]:
