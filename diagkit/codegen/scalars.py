@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 from sympy.printing.pycode import PythonCodePrinter
 
-from diagkit.ops import BY_SYMBOL
+from diagkit.ops import BY_SYMBOL, divides
 from diagkit.term import FormatError, where
 
 
@@ -124,7 +124,7 @@ def _add(printer: _Printer, expr: Any) -> Text:
 
 
 def _multiply(printer: _Printer, expr: Any) -> Text:
-    below = [f for f in expr.args if f.is_Pow and f.exp.is_number and f.exp.is_negative and not f.base.is_number]
+    below = [factor for factor in expr.args if divides(factor)]
     above = [factor for factor in expr.args if factor not in below]
     if above == [-1] and not below:
         above = []

@@ -60,6 +60,7 @@ from diagkit.ops.build import (
 )
 from diagkit.ops.evaluate import Engine as Engine
 from diagkit.ops.evaluate import close_arrays as close_arrays
+from diagkit.ops.evaluate import divides as divides
 from diagkit.ops.evaluate import evaluate as evaluate
 from diagkit.ops.evaluate import evaluate_box as evaluate_box
 from diagkit.ops.evaluate import open_arrays as open_arrays

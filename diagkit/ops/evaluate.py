@@ -210,10 +210,21 @@ def _add(xp: Any, expr: Any, part: Part) -> Any:
 
 
 def _multiply(xp: Any, expr: Any, part: Part) -> Any:
-    below = [f for f in expr.args if f.is_Pow and f.exp.is_number and f.exp.is_negative and not f.base.is_number]
+    below = [factor for factor in expr.args if divides(factor)]
     above = [factor for factor in expr.args if factor not in below]
     result = chain(lambda a, b: a * b, [part(factor) for factor in above]) if above else 1.0
     return chain(lambda a, f: a / part(1 / f), below, result)
+
+
+def divides(factor: Any) -> bool:
+    """Whether a factor of a product is there to divide: 1/z, and 1/127, which has no exact float to multiply by.
+
+    >>> [divides(sympy.Rational(1, n)) for n in (127, 128)]
+    [True, False]
+    """
+    if factor.is_number:
+        return bool(factor.is_Rational and factor.p == 1 and factor.q & (factor.q - 1))
+    return bool(factor.is_Pow and factor.exp.is_number and factor.exp.is_negative)
 
 
 def _power(xp: Any, expr: Any, part: Part) -> Any:
