@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 from numbers import Integral, Real
@@ -77,6 +77,7 @@ def legal_tile(
     **sizes: int,
 ) -> LegalTile:
     """The whole-number tiles with the least exact transfers whose kernels stay within `memory`, in `unit`.
+    None cuts a block that has one scale.
 
     With `ridge`, the FLOP of a machine in the time that one of `unit` takes to move (see `Machine.ridge`), the tiles
     with the least time instead: that of the transfers and, after it, that of the products. It matters under a
@@ -188,11 +189,26 @@ def _choices(search: _Search, label: Label, reasons: Reasons, divisors: bool) ->
     step = lcm(1, *(number for number, _ in reasons.get(label.axis, ())))
     every = sorted({*range(step, whole + 1, step), max(whole, 1)})
     every = [tile for tile in every if whole % tile == 0] if divisors else every
+    every = [tile for tile in every if tile == whole or not _cuts(tile, search.blocks.get(label.axis, ()))]
     if label.kind == "stream" and all(tile % every[0] == 0 for tile in every[:-1]):
         return every[:1]  # larger chunks are unions of smaller ones: they hold more and skip less
     if label.axis in search.masked or label.kind == "stream":
         return every
     return list({-(-whole // tile): tile for tile in reversed(every)}.values())[::-1]
+
+
+def _cuts(tile: int, blocks: Iterable[int]) -> bool:
+    """Whether a tile holds a part of a block that has one value, and more than that."""
+    return any(tile % block and block % tile for block in blocks)
+
+
+def _blocks(term: Term) -> dict[str, set[int]]:
+    """The widths of the blocks by axis that kernels read one value for."""
+    found: dict[str, set[int]] = {}
+    for wire in (one for region in term.regions for one in region.loads if one in term.aliases):
+        for run in term.aliases[wire].runs:
+            found.setdefault(run.axes[0], set()).add(run.block)
+    return found
 
 
 class _Search:
@@ -209,6 +225,7 @@ class _Search:
         moved, held = transfers(term), memory_of(term)
         moved, held = (moved.bytes(dtype), held.bytes(dtype)) if unit == "bytes" else (moved, held)
         self.transfers, self.relaxed = moved.total(), moved.relaxed().total()
+        self.blocks = _blocks(term)
         self.columns = undominated(held.columns().values())
         self.masked = {axis for kernel in kernels(term) for axis in loop_mask(kernel).axes}
         self.idle = {one.tile.name for one in self.labels if one.tile not in self.transfers.free_symbols}

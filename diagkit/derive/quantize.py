@@ -49,14 +49,16 @@ def quantize(
     *,
     scale: str = "fp32",
     order: Iterable[str | Axis] | None = None,
+    zero: bool = False,
     **blocks: int,
 ) -> AnyTerm:
     """Let contractions read codes of a wire in `dtype` with scales: ``quantize("K", "int8", over="d", x=64)``.
 
     One scale is shared along `over` (everything where nothing is named) and along blocks of given widths. The
-    scales come back behind the contraction where it does not sum over their axes; otherwise the codes are turned
-    into numbers in front of it. `order` is that of the axes of the codes in memory: 8-bit products want the
-    summed axis last. Raises FormatError for a format without codes, TermError as `cast`.
+    scales come back behind the contraction where it does not sum over their axes; otherwise, and with a `zero`
+    for each scale (see `ops.quantize_affine`), the codes are turned into numbers in front of it. `order` is that
+    of the axes of the codes in memory: 8-bit products want the summed axis last. Raises FormatError for a format
+    without codes, TermError as `cast`.
 
     >>> from diagkit.term import Term
     >>> q, x, d = ops.axes("q x d")
@@ -69,15 +71,18 @@ def quantize(
     value = operand(term, source)
     shared = None if over is None else [axis_of(term, source, one) for one in _several(over)]
     widths = {axis_of(term, source, axis).name: width for axis, width in blocks.items()}
-    codes, scales = ops.quantize(
-        value, dtype, shared, scale=scale, name=f"{wire}.codes", scale_name=f"{wire}.scale", **widths
-    )
-    codes = _laid_out(codes, None if order is None else [axis_of(term, source, one) for one in order])
-    made = _with_codes(term, wire, source, (codes, scales), widths)
-    named = {"over": over, "scale": scale, "order": order, **blocks}
-    usual = {"over": None, "scale": "fp32", "order": None}
+    laid = None if order is None else [axis_of(term, source, one) for one in order]
+    if zero:
+        codes, scales, zeros = ops.quantize_affine(value, dtype, shared, scale=scale, called=wire, **widths)
+        made = _with_zeros(term, wire, source, (_laid_out(codes, laid), scales, zeros), dtype, widths)
+    else:
+        called = {"name": f"{wire}.codes", "scale_name": f"{wire}.scale"}
+        codes, scales = ops.quantize(value, dtype, shared, scale=scale, **called, **widths)  # type: ignore[arg-type]
+        made = _with_codes(term, wire, source, (_laid_out(codes, laid), scales), widths)
+    named = {"over": over, "scale": scale, "order": order, "zero": zero, **blocks}
+    usual = {"over": None, "scale": "fp32", "order": None, "zero": False}
     said = {key: _plain(one) for key, one in named.items() if key not in usual or one != usual[key]}
-    return taken(term, made, rewrite(term, "quantize", _reason(wire, dtype, scales), (wire, dtype), said))
+    return taken(term, made, rewrite(term, "quantize", _reason(wire, dtype, scales, zero), (wire, dtype), said))
 
 
 def _several(over: Any) -> list[Any]:
@@ -88,9 +93,10 @@ def _plain(one: Any) -> Any:
     return one.name if isinstance(one, Axis) else tuple(map(_plain, one)) if isinstance(one, list | tuple) else one
 
 
-def _reason(wire: str, dtype: str, scales: Node) -> str:
+def _reason(wire: str, dtype: str, scales: Node, zero: bool) -> str:
     kept = ", ".join(names(scales.axes))
-    return f"{wire} is rounded to codes in {dtype}, one scale {f'for each {kept}' if kept else 'for all'}"
+    shared = f"one scale {'and zero ' if zero else ''}{f'for each {kept}' if kept else 'for all'}"
+    return f"{wire} is rounded to codes in {dtype}, {shared}"
 
 
 def _laid_out(codes: Node, order: list[Axis] | None) -> Node:
@@ -114,3 +120,20 @@ def _with_codes(term: AnyTerm, wire: str, source: str, coded: tuple[Node, Node],
     for box in reading:
         made = undone(made, box.name, arg(0), (spread.name or "",))
     return made
+
+
+def _with_zeros(
+    term: AnyTerm, wire: str, source: str, coded: tuple[Node, Node, Node], dtype: str, widths: dict[str, int]
+) -> AnyTerm:
+    """`term` with codes for `source`, turned into numbers in front of the contractions."""
+    codes, *beside = coded
+    least = -ops.largest_code(dtype) - 1
+    spread = [each(one, operand(term, source), widths) for one in beside]
+    scales, zeros = (
+        one.named(f"{wire}.{kind}") if widths else one for one, kind in zip(spread, ("each", "zero.each"), strict=True)
+    )
+    back = ops.combine(
+        lambda code, step, zero: (code - least) * step + zero, codes, scales, zeros, name=f"{wire}.values"
+    )
+    stays = tuple(f"{wire}.{one}" for one in ("codes", "scale", "zero"))
+    return replaced(term, source, written(term, wire, back), f"{wire}.values", "quantize", stays)

@@ -23,6 +23,10 @@ def _codes(wire: str, dtype: str, over: str | None = None, **blocks: int) -> Cal
     return "quantize", (wire, dtype) if over is None else (wire, dtype, over), blocks
 
 
+def _zeros(wire: str, **blocks: int) -> Call:
+    return "quantize", (wire, "int4"), {"scale": "fp16", "zero": True, **blocks}
+
+
 SMOOTH: Call = ("smooth", (), {"K": "x"})
 ROTATE: Call = ("rotate", ("Q", "K"), {"over": "d"})
 EIGHT_BIT_P: tuple[Call, ...] = (("scale", (), {"P": 448}), _cast(P="fp8e4m3"))
@@ -41,11 +45,14 @@ RECIPES: dict[str, tuple[Call, ...]] = {
     "int8 keys and values": (_cast(Q="fp16"), _codes("K", "int8", "d"), _codes("V", "int8", "d")),
     "int4 keys and values": (_cast(Q="fp16"), _codes("K", "int4", "d"), _codes("V", "int4", "d")),
     "int4 keys per channel": (_cast(Q="fp16"), _codes("K", "int4", "x"), _codes("V", "int4", "d")),
+    "int4 per token, with zeros": (_cast(Q="fp16"), _zeros("K", d=64), _zeros("V", d=64)),
+    "int4 keys per channel, with zeros": (_cast(Q="fp16"), _zeros("K", x=64), _zeros("V", d=64)),
 }
 """Steps by the name of the recipe; each is (rule, positional arguments, named arguments).
 
 Sources: FlashAttention-3 (arXiv 2407.08608), section 3.3, blocks and rotation; SageAttention (arXiv 2410.02367),
-smoothed keys and int8 scores; KIVI (arXiv 2402.02750), keys per channel and values per token.
+smoothed keys and int8 scores; KIVI (arXiv 2402.02750), keys per channel and values per token, in blocks with
+zeros (of 32 there, of 64 here).
 """
 
 

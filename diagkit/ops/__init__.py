@@ -74,7 +74,7 @@ from diagkit.ops.libraries import rounded as rounded
 from diagkit.ops.nodes import Node, block, combine
 from diagkit.ops.nodes import trace as trace
 from diagkit.ops.quantize import LARGEST as LARGEST
-from diagkit.ops.quantize import dequantize, hadamard, quantize
+from diagkit.ops.quantize import dequantize, hadamard, quantize, quantize_affine
 from diagkit.ops.quantize import each as each
 from diagkit.ops.quantize import largest_code as largest_code
 from diagkit.ops.samples import SAMPLES as SAMPLES
@@ -87,7 +87,7 @@ __all__ = [
     "Node", "absolute", "alibi_slopes", "amax", "amin", "array", "attention", "axes", "axis", "block", "blocked",
     "cast", "causal", "combine", "contract", "cos", "cross_entropy", "dequantize", "einsum", "equal", "erf", "exp",
     "finite", "floor", "gelu", "hadamard", "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean",
-    "minimum", "quantize", "quotient", "reduce", "relu", "rename", "rms_norm", "samples", "select", "sigmoid", "sign",
-    "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh", "total", "variance", "view", "weight", "where",
-    "window",
+    "minimum", "quantize", "quantize_affine", "quotient", "reduce", "relu", "rename", "rms_norm", "samples", "select",
+    "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh", "total", "variance", "view",
+    "weight", "where", "window",
 ]  # fmt: skip

@@ -14,12 +14,14 @@ the largest.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import sympy
 from numpy.typing import NDArray
 
 from diagkit.ops.blocks import select
-from diagkit.ops.build import Over, absolute, amax, blocked, cast, pick, spread
+from diagkit.ops.build import Over, absolute, amax, amin, blocked, cast, pick, spread
 from diagkit.ops.nodes import Node, combine, need_node
 from diagkit.term import AxisError, FormatError, InputError, check_format, check_whole, names, quotient
 
@@ -61,6 +63,45 @@ def quantize(
     peaks = amax(absolute(cut, hint="abs"), shared) if shared else absolute(cut)
     scales = _scales(peaks, largest, scale, scale_name)
     return cast(combine(quotient, value, each(scales, value, blocks), hint="scaled"), dtype, name), scales
+
+
+def quantize_affine(
+    value: Node, dtype: str, over: Over | None = None, *, scale: str = "fp32", called: str = "", **blocks: int
+) -> tuple[Node, Node, Node]:
+    """Codes, scales and zeros: the least of all that share a scale is the zero, and has the least code.
+
+    All codes of a whole-number format are used, whatever side of 0 the numbers lie on. What they stand for is
+    (code - least code) * scale + zero. Shared as in `quantize`; a short block at the end counts a 0 to its own.
+    With `called` "X" the three are called X.codes, X.scale, X.zero. Raises as `quantize`; FormatError for floats.
+    Source: KIVI (arXiv 2402.02750), section 3.1.
+
+    >>> import diagkit as dk
+    >>> codes, scales, zeros = dk.quantize_affine(dk.array("X", dk.axis("x")), "int4")
+    >>> dk.Diagram(codes)(X=[5.0, 13.0, 20.0])
+    array([-8.,  0.,  7.])
+    """
+    least = -largest_code(dtype) - 1
+    if not dtype.startswith("int"):
+        raise FormatError(f"no zero in {dtype!r}", remedy="quantize with a zero to int8 or int4")
+    cut = blocked(value, None, **blocks) if blocks else value
+    shared = _shared(value, over, blocks)
+    high, low = (cast(one(cut, shared), "fp32") for one in (amax, amin))
+    steps = -2 * least - 1
+    named = [f"{called}.{one}" if called else None for one in ("codes", "scale", "zero")]
+    zeros = cast(low, scale, named[2])
+    scales = cast(combine(lambda top, bottom: (top - bottom) / steps, high, low), scale, named[1])
+    there = [each(one, value, blocks) for one in (zeros, scales)]
+
+    def code(one: Any, zero: Any, step: Any) -> Any:
+        return _within(quotient(one - zero, step), steps) + least
+
+    placed = combine(code, value, *there, hint="scaled")
+    return cast(placed, dtype, named[0]), scales, zeros
+
+
+def _within(number: Any, steps: int) -> Any:
+    """From 0 to `steps`: what a rounded scale puts beyond is the end."""
+    return sympy.Min(sympy.Max(number, 0), steps)
 
 
 def largest_code(dtype: str) -> int:
