@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from diagkit.diagram import Diagram
 from diagkit.ops import *
 from diagkit.ops import __all__ as _operations
+from diagkit.ops.foreign import missing
 from diagkit.term import *
 from diagkit.term import __all__ as _ground
 
@@ -37,7 +38,7 @@ def __getattr__(name: str) -> Any:
     if name == "machine":
         return import_module("diagkit.machine")
     if name not in _LATER:
-        raise AttributeError(f"module 'diagkit' has no attribute {name!r}")
+        raise missing(name)
     return getattr(import_module(_LATER[name]), name)
 
 

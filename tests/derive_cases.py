@@ -68,6 +68,18 @@ def logsumexp():
     return term(dk.logsumexp(dk.array("S", q, x), over=x, name="L"), name="logsumexp")
 
 
+def argmax(find=dk.argmax):
+    """The position of the largest (smallest) scaled score."""
+    S = dk.einsum("q d, x d -> q x", dk.array("Q", q, d), dk.array("K", x, d)) * d.size**-0.5
+    return term(find(S, over=x, name="A"), name=find.__name__, S=S)
+
+
+def at_the_largest():
+    """The sum of values where the score is largest: what hard attention gathers."""
+    S, V = dk.array("S", q, x), dk.array("V", x)
+    return term(dk.total(dk.where(dk.equal(S, dk.amax(S, over=x)), V, 0), over=x, name="R"), S=S)
+
+
 def reduction(op):
     """One reduction over x of a mapped array."""
     return term(ops.reduce(op, dk.array("X", q, x) * 2 + 1, x, name="R"), name=op)
@@ -317,6 +329,9 @@ FORMS = {
     "sum": (lambda: reduction("sum"), "x", {}),
     "max": (lambda: reduction("max"), "x", {}),
     "min": (lambda: reduction("min"), "x", {}),
+    "argmax": (argmax, "x", {}),
+    "argmin": (lambda: argmax(dk.argmin), "x", {}),
+    "at the largest": (at_the_largest, "x", {}),
     "mean": (mean, "x", {}),
     "variance": (variance, "x", {}),
     "variance, power sums": (variance, "x", {"lemma": False}),

@@ -208,7 +208,9 @@ def _taken_off(exponent: Any, extreme: Any, sign: Any) -> bool:
 
 def settles(carry: Any, extreme: Any, sign: Any) -> bool:
     """Whether a correction vanishes by itself while `extreme`, as it was, has seen nothing: where it enters
-    exponents only, and there as a maximum (-inf) that is added or a minimum (+inf) that is taken off."""
+    exponents only, and there as a maximum (-inf) that is added or a minimum (+inf) that is taken off; or where
+    the correction only asks whether it has moved, and begins anew if it has."""
+    carry = carry.xreplace({part: sympy.true for part in carry.atoms(sympy.Eq) if extreme in part.args})
     exponents = [part.args[0] for part in carry.atoms(sympy.exp)] + [
         p.exp for p in carry.atoms(sympy.Pow) if _is_power(p)
     ]

@@ -7,6 +7,7 @@ from typing import Any
 import sympy
 
 from diagkit.derive.algebra import NEW, gathered, renewed
+from diagkit.derive.attained import ATTAINED
 from diagkit.derive.history import Identity
 from diagkit.derive.partial import Accumulator
 from diagkit.derive.sort import Sorted
@@ -14,7 +15,7 @@ from diagkit.derive.sums import LEMMA, Sums
 from diagkit.term import plain, quotient, value
 
 _SHORT = {"max": "m", "sum": "z", "min": "n"}
-_STRENGTH = (LEMMA, "power sums", "normalised", "hoisted", "corrected")
+_STRENGTH = (LEMMA, ATTAINED, "power sums", "normalised", "hoisted", "corrected")
 _COMBINE: dict[str, Any] = {"sum": lambda a, b: a + b, "max": sympy.Max, "min": sympy.Min}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from diagkit.derive.attained import ATTAINED
 from diagkit.derive.form import CHUNK, END, SIDES, Writer
 from diagkit.derive.group import make_label, refuse_wider
 from diagkit.derive.history import AnyTerm, relabel, take
@@ -264,6 +265,7 @@ _WHY = {
     "hoisted": "a factor that no element enters carries each partial sum past a new chunk; division waits for the end",
     "normalised": "divisions stay inside the sums, so that every partial result is normalised",
     "power sums": "polynomials in what still changes are kept as sums of powers",
+    ATTAINED: "what was gathered where an extreme was attained begins anew when a chunk moves the extreme",
     LEMMA: "powers of deviations from the running mean are summed, since power sums cancel where the mean is large",
 }
 

@@ -4,6 +4,7 @@ A partial sum of f(x, r), where r is another reduction that the next chunk will 
 
 * f after the chunk / f before it is free of x: that factor *corrects* the partial sum; or
 * f is a polynomial whose terms split into a factor of r and a sum that is free of r (*power sums*); or
+* f is a choice of what equals r, r being the maximum of what is compared (see `attained`); or
 * f is a polynomial in a - mean(a): sums of powers of a deviation move with the mean by the binomial
   theorem (the *lemma* of Welford and Chan). Preferred to power sums, which cancel for a large mean.
 
@@ -33,6 +34,7 @@ from diagkit.derive.algebra import (
     split_terms,
     terms,
 )
+from diagkit.derive.attained import ATTAINED, attained
 from diagkit.derive.partial import STARTS, Accumulator, Centre, op_of
 from diagkit.derive.sort import Sorted, halves
 from diagkit.term import Axes, Contract, StreamError, names, plain, quotient, value
@@ -76,7 +78,7 @@ class Sums:
         self.summand[value(name)] = plain(self.chain.full(product(formulas)))
         waits = {s for formula in formulas for s in formula.free_symbols & waiting}
         case = self._plain if not waits else self._sum if op_of(box) == "sum" else self._extreme
-        if not case(name, box, formulas):
+        if not case(name, box, formulas) and not self._attained(name, box, formulas):
             raise self._refusal(name, box, formulas)
 
     def _in_two(self, name: str, rows: Symbols) -> None:
@@ -100,6 +102,16 @@ class Sums:
         carrier = name if outside == 0 else self.chain.fresh(f"{name}.acc", box.axes)
         held = self._add(carrier, box, (core,), box.inputs, value(carrier) + moved)
         self._worth(name, held + outside)
+        return True
+
+    def _attained(self, name: str, box: Any, formulas: list[Any]) -> bool:
+        inside, waiting, known = self.chain.inside(formulas, self.over), self.chain.waiting, self.by_name()
+        same = {one: known[one] for one in known if set(known[one].over) == self.over}
+        carry = attained(op_of(box), value(name), formulas[0], inside, waiting, same) if len(formulas) == 1 else None
+        if carry is None:
+            return False
+        self._add(name, box, tuple(formulas), box.inputs, carry)
+        self.methods[name] = ATTAINED
         return True
 
     def _sum(self, name: str, box: Any, formulas: list[Any]) -> bool:

@@ -6,6 +6,8 @@ need besides (the tables, the tracer, what runs a single box) is imported below 
 
 from diagkit.ops.blocks import (
     alibi_slopes,
+    argmax,
+    argmin,
     attention,
     causal,
     cross_entropy,
@@ -84,7 +86,8 @@ from diagkit.ops.scalars import SCALARS as SCALARS
 from diagkit.ops.scalars import Scalar as Scalar
 
 __all__ = [
-    "Node", "absolute", "alibi_slopes", "amax", "amin", "array", "attention", "axes", "axis", "block", "blocked",
+    "Node", "absolute", "alibi_slopes", "amax", "amin", "argmax", "argmin", "array", "attention", "axes", "axis",
+    "block", "blocked",
     "cast", "causal", "combine", "contract", "cos", "cross_entropy", "dequantize", "einsum", "equal", "erf", "exp",
     "finite", "floor", "gelu", "hadamard", "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean",
     "minimum", "quantize", "quantize_affine", "quotient", "reduce", "relu", "rename", "rms_norm", "samples", "select",

@@ -20,7 +20,7 @@ _INSTEAD |= {
     name: f"use dk.{ours}(value, over=...)"
     for name, ours in {"sum": "total", "max": "amax", "min": "amin", "mean": "mean", "var": "variance"}.items()
 }
-_INSTEAD |= {name: f"use dk.{name}(value, over=...)" for name in ("softmax", "logsumexp")}
+_INSTEAD |= {name: f"use dk.{name}(value, over=...)" for name in ("softmax", "logsumexp", "argmax", "argmin")}
 _INSTEAD |= {name: f"use dk.{name}(value)" for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "sign", "relu")}
 _INSTEAD |= dict.fromkeys(("dot", "matmul"), 'use dk.einsum("a b, b c -> a c", A, B)')
 _HAS = "it has: axes, name, named, source, inputs"
@@ -107,6 +107,16 @@ class Foreign:
 
     def _sympy_(self) -> Any:
         raise TermError("a diagram's value is no sympy scalar", remedy="use dk.exp, dk.select, ... in its place")
+
+
+def missing(name: str) -> MissingNameError:
+    """The error of a name that the package does not have, with what numpy and torch call so.
+
+    >>> print(missing("sum"))
+    diagkit has no 'sum'; use dk.total(value, over=...)
+    """
+    known = {"abs": "use dk.absolute(value)", "std": "use dk.sqrt(dk.variance(value, over=...))"} | _INSTEAD
+    return MissingNameError(f"diagkit has no {name!r}", remedy=known.get(name, "dir(diagkit) lists what it has"))
 
 
 def refuse_ufunc(name: str) -> DiagkitError:
