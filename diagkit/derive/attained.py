@@ -25,6 +25,7 @@ def attained(
     """What the partial result `own` of `core` becomes as a chunk moves the extreme that `core` is compared with;
     None where `core` is no choice by such a comparison, or where elsewhere is not what `op` makes of nothing.
 
+    >>> from diagkit.term import value
     >>> s, m, i, own = map(value, ("s", "m", "i", "own"))
     >>> most = Accumulator("m", (), "max", ("x",), (s,), ("s",), m, False)
     >>> hit = where(sympy.Eq(s, m), i, sympy.oo)

@@ -149,8 +149,8 @@ class _Splitter:
 
     def formula(self, wire: str) -> Any:
         """The wire written out as far as something can be pulled out of it."""
-        box = self.makers.get(wire)
-        if box is None or not self.enters(wire) or self.term.wires[wire].virtual:
+        box, held = self.makers.get(wire), self.term.wires[wire]
+        if box is None or not self.enters(wire) or held.virtual or held.dtype == "bool":
             return value(wire)
         formula = box.expr.xreplace({arg(place): self.formula(source) for place, source in enumerate(box.inputs)})
         outside, inside = self.split(formula)
