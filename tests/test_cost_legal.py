@@ -185,3 +185,9 @@ def test_under_a_mask_arithmetic_asks_for_smaller_tiles_than_transfers_do():
     assert work(causal).flop(**sizes, **quick.tiles) < work(causal).flop(**sizes, **least.tiles)
     with pytest.raises(InputError, match="a ridge of 0 FLOP"):
         legal_tile(causal, 2**15, ridge=0, **sizes)
+
+
+def test_axes_of_any_length_are_searched_in_bounded_memory():
+    """Tiles that cannot fit are not listed: the tile of 2**14 queries and of 2**62 is one."""
+    found = [legal_tile(flash(), 50_000, q=1 << n, x=1 << n, d=64, e=64).tiles for n in (14, 62)]
+    assert found[0] == found[1]

@@ -33,6 +33,8 @@ A = _algorithm()
 
 # What was written -> words of the message: the axis, box or value at fault, and what is accepted.
 WRITING = {
+    "names: numpy's": (lambda: dk.sum, "use dk.total(value, over=...)"),
+    "names: python's": (lambda: dk.abs, "use dk.absolute(value)"),
     "axes: commas": (lambda: dk.axes("q,x"), "blanks separate axes"),
     "axes: one twice": (lambda: dk.axes("q q"), "'q' is named twice"),
     "axes: a size for none": (lambda: dk.axes("q x", d=3), "'d', which is no axis"),
@@ -134,6 +136,8 @@ DIAGRAMS = {
     "group: a tile in quotes": (lambda: A.naive.group(q="3"), "write 3 without quotes"),
     "fuse: one box": (lambda: A.naive.fuse("P"), 'fuse("P", "O")'),
     "fuse: a list": (lambda: A.naive.fuse(["S", "P"]), "is no name of a box"),
+    "group: a tile of two words": (lambda: A.naive.group(q="g q"), "letters, digits and _"),
+    "group: a tile with a sign": (lambda: A.naive.group(q="g-q"), "letters, digits and _"),
     "group: an axis alone": (lambda: A.naive.group("q"), 'group(q="g_q")'),
     "group: a list of tiles": (lambda: A.naive.group(q=[1, 2]), "a name or a whole number >= 1"),
     "group: the streamed axis": (lambda: A.naive.group(x=3), "stream 'x' instead"),

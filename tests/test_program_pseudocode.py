@@ -7,7 +7,8 @@ from program_cases import flash, grouped_heads
 import diagkit as dk
 from diagkit import derive, ops
 from diagkit.program import lower
-from diagkit.term import Term
+from diagkit.program.pseudocode import formula
+from diagkit.term import Term, finite, quotient, value
 
 
 def normed():
@@ -46,3 +47,16 @@ def test_every_box_of_the_diagram_is_named_in_a_comment():
     text = lower(flash(mask=dk.causal(q, x))).pseudocode()
     for box in flash(mask=dk.causal(q, x)).boxes:
         assert f"# {box.name} · " in text
+
+
+@pytest.mark.parametrize(
+    ("expr", "said"),
+    [
+        (quotient(1, quotient(1, value("x"))), "1 / (1 / x)"),
+        (1 / quotient(1, value("x")), "1/(1 / x)"),
+        (value("a") * finite(value("m") + 1), "a*(m + 1)"),
+        (quotient(value("o"), value("z")) + 1, "o / z + 1"),
+    ],
+)
+def test_formulas_have_the_brackets_that_they_need(expr, said):
+    assert formula(expr) == said

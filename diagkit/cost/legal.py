@@ -187,7 +187,8 @@ def _choices(search: _Search, label: Label, reasons: Reasons, divisors: bool) ->
     """The legal tiles of an axis, smallest first; of those with as many tiles, only the smallest."""
     whole = search.term.numbers(search.sizes)[label.axis]
     step = lcm(1, *(number for number, _ in reasons.get(label.axis, ())))
-    every = sorted({*range(step, whole + 1, step), max(whole, 1)})
+    widest = int(max(step, min(whole, 2 * search.limit)))  # every row holds a number, of half a byte or more
+    every = sorted({*range(step, widest + 1, step), max(whole, 1)})
     every = [tile for tile in every if whole % tile == 0] if divisors else every
     every = [tile for tile in every if tile == whole or not _cuts(tile, search.blocks.get(label.axis, ()))]
     if label.kind == "stream" and all(tile % every[0] == 0 for tile in every[:-1]):

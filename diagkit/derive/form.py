@@ -225,18 +225,19 @@ class Writer:
         return value(held) * value(self._old(one.name, versions))
 
     def _begun(self, formula: Any, own: Any, start: Any) -> Any:
-        """`formula`, or `start` while an extreme has seen nothing with which that is not the same."""
+        """`formula`, or `start` while an extreme has seen nothing with which that is not the same. One that is no
+        number has seen something."""
         conditions: dict[Any, None] = {}
         for symbol in _symbols(formula, formula.free_symbols - {own}):
             sign = 0 if symbol.name.endswith(NEW) else self._sign(symbol.name)
             if sign and not settles(formula, symbol, sign):
-                conditions[sign * symbol > -_LARGE] = None
+                conditions[sign * symbol <= -_LARGE] = None
             elif not sign and not symbol.name.endswith(NEW):
                 conditions |= dict.fromkeys(
-                    self._sign(m) * value(m) > -_LARGE for m in self._extremes_behind(symbol.name)
+                    self._sign(m) * value(m) <= -_LARGE for m in self._extremes_behind(symbol.name)
                 )
-        for seen in conditions:
-            formula = where(seen, formula, start)
+        for nothing in conditions:
+            formula = where(nothing, start, formula)
         return formula
 
     def _extremes_behind(self, name: str) -> list[str]:

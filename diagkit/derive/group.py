@@ -152,7 +152,11 @@ def _name_refusal(term: Term, axis: str, tile: str) -> tuple[str, str] | None:
             f"a tile of {axis!r} cannot be named {tile!r}",
             f"write {tile.strip()} without quotes, or a name",
         )
-    return None if tile.strip() else (f"a tile of {axis!r} needs a name", "give it one")
+    if not tile.strip():
+        return f"a tile of {axis!r} needs a name", "give it one"
+    if not tile.isidentifier():
+        return f"a tile of {axis!r} cannot be named {tile!r}", "use letters, digits and _, no digit first"
+    return None
 
 
 def group_refusals(term: Term, axis: str) -> Iterator[GroupError]:

@@ -33,12 +33,12 @@ def write_png(scene: Scene, theme: Theme, scale: float) -> bytes:
 
 def write_pdf(scene: Scene, theme: Theme) -> bytes:
     """The scene as a PDF with text as text; no date is written, so equal scenes give equal bytes."""
+    figure = _figure(scene, theme)
     import matplotlib
 
     facts = {"Title": scene.title, "Creator": "diagkit", "Producer": None, "CreationDate": None}
     out = BytesIO()
     with matplotlib.rc_context({"pdf.fonttype": 42}), _missing_glyphs_allowed():
-        figure = _figure(scene, theme)
         figure.savefig(out, format="pdf", facecolor=theme.paper, metadata=facts)
     return out.getvalue()
 
