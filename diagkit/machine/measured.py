@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from diagkit.machine.facts import Machine, Number
+from diagkit.term import memory_bytes
 
 ORIGIN = "measured on the machine at hand"
 BUDGET_S = 0.4
@@ -106,14 +107,6 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def memory_bytes() -> int:
-    """Physical memory, or 0 where the system does not tell (Windows)."""
-    wanted = ("SC_PHYS_PAGES", "SC_PAGE_SIZE")
-    if not all(name in getattr(os, "sysconf_names", {}) for name in wanted):
-        return 0
-    return os.sysconf(wanted[0]) * os.sysconf(wanted[1])
 
 
 def caches(root: Path = SYSFS) -> list[tuple[int, int, int]]:

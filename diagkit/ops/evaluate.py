@@ -17,6 +17,7 @@ import sympy
 
 from diagkit.ops.inputs import bind_sizes, check_inputs
 from diagkit.ops.libraries import library
+from diagkit.ops.room import refuse_larger
 from diagkit.ops.scalars import BY_SYMBOL
 from diagkit.term import (
     Array,
@@ -65,6 +66,7 @@ def reference(term: Term, arrays: Mapping[str, Any]) -> Any:
 
 def _run(term: Term, arrays: Mapping[str, Any], force: str | None) -> Any:
     engine, start = open_arrays(term, arrays, force)
+    refuse_larger(term, engine.shape, np.dtype(str(engine.compute).removeprefix("torch.")).itemsize)
     with np.errstate(all="ignore"):
         made = term.fold(_cases(engine, term), start)
     return close_arrays(engine, {name: made[name] for name in term.outputs})

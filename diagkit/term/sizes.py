@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from operator import index
 from typing import Any
@@ -23,6 +24,14 @@ def check_whole(value: Any, name: str, least: int = 0) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or index(value) < least:
         raise InputError(f"{name} cannot be {value!r}", axis=name, remedy=f"use a whole number >= {least}")
     return index(value)
+
+
+def memory_bytes() -> int:
+    """Physical memory, or 0 where the system does not tell (Windows)."""
+    wanted = ("SC_PHYS_PAGES", "SC_PAGE_SIZE")
+    if not all(name in getattr(os, "sysconf_names", {}) for name in wanted):
+        return 0
+    return os.sysconf(wanted[0]) * os.sysconf(wanted[1])
 
 
 def accepted(term: Term, deepest: int = 1) -> tuple[str, ...]:
