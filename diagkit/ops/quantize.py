@@ -73,7 +73,7 @@ def quantize_affine(
     All codes of a whole-number format are used, whatever side of 0 the numbers lie on. What they stand for is
     (code - least code) * scale + zero. Shared as in `quantize`; a short block at the end counts a 0 to its own.
     With `called` "X" the three are called X.codes, X.scale, X.zero. Raises as `quantize`; FormatError for floats.
-    Source: KIVI (arXiv 2402.02750), section 3.1.
+    Source: asymmetric codes as in KIVI (arXiv 2402.02750); the width of the blocks is free here.
 
     >>> import diagkit as dk
     >>> codes, scales, zeros = dk.quantize_affine(dk.array("X", dk.axis("x")), "int4")
