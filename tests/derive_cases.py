@@ -329,6 +329,7 @@ FORMS = {
     "sum": (lambda: reduction("sum"), "x", {}),
     "max": (lambda: reduction("max"), "x", {}),
     "min": (lambda: reduction("min"), "x", {}),
+    "product": (lambda: reduction("product"), "x", {}),
     "argmax": (argmax, "x", {}),
     "argmin": (lambda: argmax(dk.argmin), "x", {}),
     "at the largest": (at_the_largest, "x", {}),

@@ -31,7 +31,7 @@ _NAMES = {
     "erf": _error_function,
 }
 _PLAIN = {sympy.Max: sympy.Function("larger"), sympy.Min: sympy.Function("smaller")}
-_REDUCTIONS = {"sum": (np.sum, 0.0), "max": (np.max, -np.inf), "min": (np.min, np.inf)}
+_REDUCTIONS = {"sum": (np.sum, 0.0), "max": (np.max, -np.inf), "min": (np.min, np.inf), "product": (np.prod, 1.0)}
 assert {finite, quotient, where}
 
 

@@ -62,7 +62,7 @@ def do_reduce(box: Any, axes: list[str], wires: list[Any], sizes: dict[str, int]
     out = {}
     for at in positions(axes, sizes):
         every = [pick(wires[0], dict(zip(axes + gone, at + k, strict=True))) for k in positions(gone, sizes)]
-        out[at] = {"sum": sum, "max": largest, "min": smallest}[box.op](every)
+        out[at] = {"sum": sum, "max": largest, "min": smallest, "product": math.prod}[box.op](every)
     return out
 
 

@@ -83,7 +83,7 @@ def _reduce(draw, pool):
     node = _pick(draw, pool)
     if not node.axes:
         return None
-    return dk.reduce(draw(st.sampled_from(["sum", "max", "min"])), node, draw(st.sampled_from(node.axes)))
+    return dk.reduce(draw(st.sampled_from(["sum", "max", "min", "product"])), node, draw(st.sampled_from(node.axes)))
 
 
 def _softmax(draw, pool):

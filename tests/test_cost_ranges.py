@@ -127,6 +127,14 @@ def test_a_scale_for_each_block_bounds_its_codes() -> None:
     assert [f"{ranged.rows[-1].bound.high:g}" for ranged in found.values()] == ["1", "2", "inf"]
 
 
+def test_a_product_is_bounded_and_its_overflow_said() -> None:
+    product = dk.Diagram(dk.product(dk.array("X", *dk.axes("q x"), dtype="fp16"), over="x", name="P"))
+    assert product.ranges({"X": (-3.0, 2.0)}, q=2, x=2)["P"].trouble == ""
+    (row,) = product.ranges({"X": 2.0}, q=2, x=16).flagged
+    assert (row.wire, row.trouble) == ("P", "overflows: 6.554e+04 is beyond 6.55e+04")
+    assert not product.ranges({"X": 2.0}, q=2, x=15).flagged
+
+
 def test_what_is_missing_is_said() -> None:
     with pytest.raises(InputError, match="ranges need a size of d, x; give d="):
         attention().ranges(q=3)

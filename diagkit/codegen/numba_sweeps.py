@@ -138,10 +138,16 @@ class _Gather:
 
 _GATHER = {
     "sum": _Gather("number(0.0)", "{0} + {1}", "{0}", "{0} + {1}"),
+    "product": _Gather("number(1.0)", "{0} * {1}", "{0}", "{0} * {1}"),
     "max": _Gather("order(number(-np.inf))", "max({0}, order({1}))", "ordered({0})", "larger({0}, {1})"),
     "min": _Gather("order(number(np.inf))", "min({0}, order({1}))", "ordered({0})", "smaller({0}, {1})"),
 }
-_STARTS = {"sum": "number(0.0)", "max": "number(-np.inf)", "min": "number(np.inf)"}
+_STARTS = {
+    "sum": "number(0.0)",
+    "product": "number(1.0)",
+    "max": "number(-np.inf)",
+    "min": "number(np.inf)",
+}
 
 
 def _reduce(nest: _Nest, box: Any, column: str) -> None:

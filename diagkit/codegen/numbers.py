@@ -97,7 +97,7 @@ def _asked_for(box: Any, readers: list[Box], sizes: Mapping[Any, Any]) -> Any:
 def _takes(box: Any, name: str, taken: Mapping[str, bool], sizes: Mapping[Any, Any]) -> bool:
     """Whether a box that reads `name` takes a number in for nothing, or hands it on to those that do."""
     if isinstance(box, Reduce):
-        return True
+        return bool(box.op != "product")
     if not isinstance(box, Map):
         return False
     expr = box.expr.xreplace(dict(sizes))

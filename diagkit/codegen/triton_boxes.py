@@ -22,7 +22,9 @@ from diagkit.term import Box, Cast, Contract, FormatError, Index, Map, Reduce, V
 from diagkit.term import names as names_of
 
 LOG2_E = sympy.Float("1.4426950408889634", 17)
-_NOTHING = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
+_NOTHING = {"sum": "0.0", "product": "1.0", "max": 'float("-inf")', "min": 'float("inf")'}
+_REDUCED = {"product": "product({0}, {1})"}
+"""What the library of Triton has under no name of its own."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _one_number(product: Any) -> Any:
 
 
 def _reduce(frame: Frame, box: Any) -> Made:
-    """The sum, max or min over axes of a block."""
+    """The sum, product, max or min over axes of a block."""
     (wire,) = box.inputs
     order = frame.order[wire]
     text = _fp32(number(frame, wire, order))
@@ -144,7 +146,7 @@ def _fp32(found: Text) -> str:
 
 def _reduced(op: str, text: str, order: Order, over: Order) -> Made:
     for axis in sorted(over, key=order.index, reverse=True):
-        text = f"tl.{op}({text}, {order.index(axis)})"
+        text = _REDUCED.get(op, f"tl.{op}({{0}}, {{1}})").format(text, order.index(axis))
     return Made(text, tuple(axis for axis in order if axis not in over))
 
 

@@ -73,6 +73,17 @@ _FUNCTIONS = {
         '    """Both int4 codes of every byte, side by side along the last axis; the first is in the low half."""',
         "    return tl.interleave((pairs << 4) >> 4, pairs >> 4)",
     ),
+    "product": (
+        "def times(a, b):",
+        '    """Two factors as one."""',
+        "    return a * b",
+        "",
+        "",
+        "@triton.jit",
+        "def product(block, axis):",
+        '    """The product of a block along an axis."""',
+        "    return tl.reduce(block, axis, times)",
+    ),
     "pairs": (
         "def pairs(codes):",
         '    """Two int4 codes (along the last axis, of length 2) in a byte, the first in the low half."""',
@@ -121,7 +132,7 @@ LARGEST: dict[str, float] = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
 WHOLE: dict[str, tuple[float, float]] = {"int8": (-128.0, 127.0), "int4": (-8.0, 7.0)}
 """Short whole numbers: they saturate too."""
 
-RESERVED = ("tl", "triton", "group", *_FUNCTIONS)
+RESERVED = ("tl", "triton", "group", "times", *_FUNCTIONS)
 """Names that the generated text uses itself."""
 
 

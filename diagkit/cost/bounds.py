@@ -14,7 +14,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.cost.intervals import ALL, Interval, product, within
+from diagkit.cost.intervals import ALL, Interval, product, raised, within
 from diagkit.ops import format_range, format_step, rounded
 from diagkit.term import (
     Array,
@@ -173,8 +173,10 @@ class Rules:
         return replace(source, low=low, high=high, peak=peak, totals=dict(rounding), origin=_own(box))
 
     def reduced(self, box: Any, source: Bound) -> Bound:
-        """A sum, a maximum or a minimum; what reached its peak in every row still does."""
+        """A sum, a product, a maximum or a minimum; what reached its peak in every row still does."""
         reached = tuple(axis for axis in source.reached if axis not in box.over)
+        if box.op == "product":
+            return first_bound(box, *raised(source.interval, math.prod(self.numbers[axis] for axis in box.over)))
         if box.op == "sum":
             count = float(math.prod(self.numbers[axis] for axis in box.over))
             low, high = (product((count, count), (end, end))[0] for end in source.interval)

@@ -39,6 +39,19 @@ def product(left: Interval, right: Interval) -> Interval:
     return min(ends), max(ends)
 
 
+def raised(factor: Interval, count: int) -> Interval:
+    """The product of `count` factors, each anywhere in an interval.
+
+    >>> raised((0.5, 2.0), 3), raised((-3.0, 2.0), 2), raised((-2.0, -1.0), 3)
+    ((0.125, 8.0), (-6.0, 9.0), (-8.0, -1.0))
+    """
+    made: Interval = (1.0, 1.0)
+    for bit in f"{count:b}":
+        made = product(made, made)
+        made = product(made, factor) if bit == "1" else made
+    return made
+
+
 def ratio(above: Interval, below: Interval) -> Interval:
     """The interval of a quotient; anything where the divisor may be 0.
 

@@ -103,13 +103,16 @@ def _summed(box: Box, meanings: list[Any]) -> Any:
 
 def _reduced(box: Any, meanings: list[Any]) -> Any:
     (inner,) = meanings
-    kept = inner.is_number and (box.op != "sum" or inner == 0)
+    kept = inner.is_number and inner in _SAME.get(box.op, (inner,))
     return inner if kept else value(box.name)
 
 
 def _opaque(box: Box, _: list[Any]) -> Any:
     return value(box.name)
 
+
+_SAME = {"sum": (0,), "product": (0, 1)}
+"""The numbers of which any number make that number; a maximum is the same of every number."""
 
 _MEANING: dict[type[Box], Any] = {Map: _mapped, Contract: _summed, Reduce: _reduced}
 

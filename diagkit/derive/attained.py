@@ -47,4 +47,4 @@ def attained(
 
 def _is_extreme_of(one: Accumulator, extreme: Any, compared: Any) -> bool:
     """Whether it is carried as the plain maximum or minimum of just what is compared with it."""
-    return one.op != "sum" and one.operands == (compared,) and one.carry == extreme
+    return one.op in ("max", "min") and one.operands == (compared,) and one.carry == extreme

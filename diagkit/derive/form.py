@@ -6,22 +6,20 @@ exists in several versions: before and after a chunk, or in the left, right and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
 
 from diagkit.derive.algebra import NEW, ONE, after, gathered, guarded, is_positive, renewed, settled, settles
-from diagkit.derive.partial import Accumulator
+from diagkit.derive.partial import COMBINE, Accumulator
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import Sums
 from diagkit.term import Axes, Box, Cast, Contract, Index, Map, Reduce, StreamError, arg, value, where
 
 _LARGE = sympy.Float(1e308)
 """More than any number that a chunk holds, and less than infinity."""
-
-_COMBINE: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "max": sympy.Max, "min": sympy.Min}
 
 
 @dataclass(frozen=True)
@@ -208,11 +206,11 @@ class Writer:
 
     def _step(self, one: Accumulator, made: str) -> None:
         part = self._part(one)
-        self.hold(made, _COMBINE[one.op](self._carried(one, CHUNK), value(part)), one.axes)
+        self.hold(made, COMBINE[one.op](self._carried(one, CHUNK), value(part)), one.axes)
 
     def _merge(self, one: Accumulator, made: str) -> None:
         sides = [self._carried(one, versions) for versions in SIDES]
-        self.hold(made, _COMBINE[one.op](*sides), one.axes)
+        self.hold(made, COMBINE[one.op](*sides), one.axes)
 
     def _carried(self, one: Accumulator, versions: Versions) -> Any:
         """The old value as the change leaves it; a factor gets a wire of its own, shared by all it rescales."""

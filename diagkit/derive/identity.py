@@ -9,14 +9,13 @@ import sympy
 from diagkit.derive.algebra import NEW, gathered, renewed
 from diagkit.derive.attained import ATTAINED
 from diagkit.derive.history import Identity
-from diagkit.derive.partial import Accumulator
+from diagkit.derive.partial import COMBINE, Accumulator
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import LEMMA, Sums
 from diagkit.term import plain, quotient, value
 
-_SHORT = {"max": "m", "sum": "z", "min": "n"}
+_SHORT = {"max": "m", "sum": "z", "min": "n", "product": "p"}
 _STRENGTH = (LEMMA, ATTAINED, "power sums", "normalised", "hoisted", "corrected")
-_COMBINE: dict[str, Any] = {"sum": lambda a, b: a + b, "max": sympy.Max, "min": sympy.Min}
 
 
 def method(sums: Sums) -> str:
@@ -47,7 +46,7 @@ def _state(one: Accumulator, short: Any) -> list[tuple[Any, Any]]:
         changing = sympy.Mul(*(part for part in factors if part.free_symbols & set(later)))
         pairs.append((short(quotient(changing.xreplace(later), changing)), short(gathered(factor))))
     part = value(f"{short(own).name}_chunk")
-    pairs.append((short(renewed(own)), _COMBINE[one.op](short(gathered(one.carry)), part)))
+    pairs.append((short(renewed(own)), COMBINE[one.op](short(gathered(one.carry)), part)))
     return pairs
 
 

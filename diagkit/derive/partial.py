@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import sympy
 
-from diagkit.derive.algebra import ZERO
+from diagkit.derive.algebra import ONE, ZERO
 from diagkit.term import Axes, Reduce, quotient
 
-STARTS = {"sum": ZERO, "max": -sympy.oo, "min": sympy.oo}
+STARTS = {"sum": ZERO, "max": -sympy.oo, "min": sympy.oo, "product": ONE}
 """What each operation makes of nothing."""
+
+COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda a, b: a + b,
+    "max": sympy.Max,
+    "min": sympy.Min,
+    "product": lambda a, b: a * b,
+}
+"""How each operation makes one of two partial results."""
 
 
 @dataclass(frozen=True)

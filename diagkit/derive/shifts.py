@@ -55,7 +55,7 @@ def _moved(term: Term, box: Any, axis: str, moves: list[Any]) -> Any:
     if isinstance(box, Cast):
         return moves[0]  # exact before rounding
     if isinstance(box, Reduce):
-        return moves[0] if box.op != "sum" and set(box.over) == {axis} else None
+        return moves[0] if box.op in ("max", "min") and set(box.over) == {axis} else None
     if not isinstance(box, Map):
         return None
     carried = {arg(i) for i, wire in enumerate(box.inputs) if axis in names(term.wires[wire].axes)}

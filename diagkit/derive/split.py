@@ -38,7 +38,7 @@ from diagkit.term import (
     where,
 )
 
-_NEUTRAL = {"sum": sympy.S.Zero, "max": -sympy.oo, "min": sympy.oo}
+_NEUTRAL = {"sum": sympy.S.Zero, "max": -sympy.oo, "min": sympy.oo, "product": sympy.S.One}
 
 
 def _named_region(term: Term, box: str | None) -> set[str]:
@@ -55,8 +55,8 @@ def split(term: AnyTerm, /, *, region: str | None = None, **parts: int) -> AnyTe
     place of x, and makes one partial state per part; the second merges them and finishes. Both may be
     grouped and streamed again. A maximum and a sum of exponentials are stored as one logarithm where nobody
     can tell (see `derive.lean`). The arrays are read in parts where they lie: nothing is copied. The last
-    part is short where the parts do not divide x: what lies beyond the end is masked with 0, or with -inf or
-    +inf in a maximum or minimum.
+    part is short where the parts do not divide x: what lies beyond the end is masked with 0, or with what a
+    maximum, minimum or product makes of nothing.
 
     Raises StreamError where the region cannot be streamed along the axis, or stores a wire that carries
     it; AxisError for an unknown axis or an axis name that is taken.

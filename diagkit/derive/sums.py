@@ -13,6 +13,7 @@ Factors and terms that do not see the axis are *hoisted* out of the sum first.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product as combinations
 from typing import Any
 
@@ -77,9 +78,14 @@ class Sums:
             return
         self.summand[value(name)] = plain(self.chain.full(product(formulas)))
         waits = {s for formula in formulas for s in formula.free_symbols & waiting}
-        case = self._plain if not waits else self._sum if op_of(box) == "sum" else self._extreme
+        case = self._waiting_case(op_of(box)) if waits else self._plain
         if not case(name, box, formulas) and not self._attained(name, box, formulas):
             raise self._refusal(name, box, formulas)
+
+    def _waiting_case(self, op: str) -> Callable[[str, Any, list[Any]], bool]:
+        """How a reduction of what waits is found. A product would be rescaled once for each of its factors."""
+        cases = {"sum": self._sum, "max": self._extreme, "min": self._extreme}
+        return cases.get(op, lambda *_: False)
 
     def _in_two(self, name: str, rows: Symbols) -> None:
         axes = {axis for symbol in rows for axis in names(self.chain.axes[symbol])}
@@ -360,8 +366,8 @@ class Sums:
     def _refusal(self, name: str, box: Any, formulas: list[Any]) -> StreamError:
         waits = [w for wire in box.inputs for w in self.chain.waits.get(wire, ())]
         last = next(w for w in reversed(self.chain.reductions) if w in waits)
-        how = "factor" if op_of(box) == "sum" else "shift"
-        what = f"each chunk of {self.chain.axis} changes what it takes the {op_of(box)} of, and not by a {how}"
+        how = {"sum": ", and not by a factor", "product": ""}.get(op_of(box), ", and not by a shift")
+        what = f"each chunk of {self.chain.axis} changes what it takes the {op_of(box)} of{how}"
         return StreamError(
             f"{name!r} waits for {last!r}: {what}",
             axis=self.chain.axis,

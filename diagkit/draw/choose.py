@@ -28,7 +28,7 @@ def _map_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _reduce_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]:
-    sign = {"sum": "Σ"}.get(box.op, box.op)
+    sign = {"sum": "Σ", "product": "Π"}.get(box.op, box.op)
     return {
         "glyph": "reduce",
         "acts": tuple(box.over),

@@ -35,7 +35,7 @@ def argument_names(box: Map, inside: Mapping[str, Reduce]) -> dict[str, Runs]:
 
 def reduced(box: Reduce) -> Runs:
     """A reduction in a formula: its sign, the axis below it, what it reduces."""
-    sign = roman({"sum": "Σ"}.get(box.op, box.op))
+    sign = roman({"sum": "Σ", "product": "Π"}.get(box.op, box.op))
     return sign + lowered(_listed(box.over)) + roman(" ") + name_runs(box.inputs[0])
 
 

@@ -86,7 +86,7 @@ def _letter(state: State) -> str:
     return f"{small}_{own}" if own.isdecimal() else small if own in (base, "acc") else own
 
 
-_USUAL = {"max": "m", "min": "m", "sum": "z", "total": "t", "count": "n", "weight": "w"}
+_USUAL = {"max": "m", "min": "m", "sum": "z", "product": "p", "total": "t", "count": "n", "weight": "w"}
 
 
 def _last(name: str) -> str:

@@ -47,6 +47,7 @@ from diagkit.ops.build import (
     log,
     maximum,
     minimum,
+    product,
     quotient,
     reduce,
     rename,
@@ -90,7 +91,7 @@ __all__ = [
     "block", "blocked",
     "cast", "causal", "combine", "contract", "cos", "cross_entropy", "dequantize", "einsum", "equal", "erf", "exp",
     "finite", "floor", "gelu", "hadamard", "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean",
-    "minimum", "quantize", "quantize_affine", "quotient", "reduce", "relu", "rename", "rms_norm", "samples", "select",
-    "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh", "total", "variance", "view",
-    "weight", "where", "window",
+    "minimum", "product", "quantize", "quantize_affine", "quotient", "reduce", "relu", "rename", "rms_norm", "samples",
+    "select", "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh", "total", "variance",
+    "view", "weight", "where", "window",
 ]  # fmt: skip

@@ -192,7 +192,7 @@ def _without(axes: Axes, removed: Axes) -> Axes:
 
 
 def reduce(op: str, value: Node, over: Over, name: str | None = None, hint: str = "") -> Node:
-    """The `op` ("sum", "max" or "min") of `value` over one axis or several. Of nothing: 0, -inf, +inf.
+    """The `op` ("sum", "max", "min", "product") of `value` over one axis or several. Of nothing: 0, -inf, +inf, 1.
 
     >>> reduce("max", array("S", *axes("q x")), over="x")
     <reduce over (q)>
@@ -236,6 +236,17 @@ def total(value: Node, over: Over, name: str | None = None) -> Node:
     array(6.)
     """
     return reduce("sum", value, over, name)
+
+
+def product(value: Node, over: Over, name: str | None = None) -> Node:
+    """The product of the elements over the axes `over`; 1 of nothing.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> dk.Diagram(dk.product(X, over="x"))(X=[2.0, 3.0, 4.0])
+    array(24.)
+    """
+    return reduce("product", value, over, name)
 
 
 def index(over: Axis, name: str | None = None) -> Node:

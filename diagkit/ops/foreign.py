@@ -13,12 +13,12 @@ from diagkit.term import DiagkitError, MissingNameError, TermError
 _BY_NAME = "axes go by name and have no order: write them in dk.einsum, or rename one with dk.rename"
 _SIZES = "sizes come with the arrays; its axes are .axes, and the size of an axis q is q.size"
 _CAST = 'dk.cast(value, "fp16") rounds to a format; an array has the one it is declared with, dtype="fp16"'
+_REDUCED = {"sum": "total", "prod": "product", "max": "amax", "min": "amin"}
 _INSTEAD = dict.fromkeys(("T", "mT", "transpose", "reshape", "permute", "swapaxes", "flatten", "view"), _BY_NAME)
 _INSTEAD |= dict.fromkeys(("shape", "size", "ndim", "dim"), _SIZES)
 _INSTEAD |= dict.fromkeys(("dtype", "astype", "to", "half", "float"), _CAST)
 _INSTEAD |= {
-    name: f"use dk.{ours}(value, over=...)"
-    for name, ours in {"sum": "total", "max": "amax", "min": "amin", "mean": "mean", "var": "variance"}.items()
+    name: f"use dk.{ours}(value, over=...)" for name, ours in {**_REDUCED, "mean": "mean", "var": "variance"}.items()
 }
 _INSTEAD |= {name: f"use dk.{name}(value, over=...)" for name in ("softmax", "logsumexp", "argmax", "argmin")}
 _INSTEAD |= {name: f"use dk.{name}(value)" for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "sign", "relu")}

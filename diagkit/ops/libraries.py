@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import reduce
 from math import erf
 from typing import Any
 
@@ -20,6 +21,8 @@ _NUMPY |= {"int64": "int64", "int32": "int32", "int8": "int8"}
 _NARROW = {"bf16": "bfloat16", "fp8e4m3": "float8_e4m3fn", "fp8e5m2": "float8_e5m2", "int4": "int4"}
 _NARROW |= {"fp8e8m0": "float8_e8m0fnu"}
 _ENDS = {"fp8e4m3": (-448.0, 448.0), "fp8e5m2": (-57344.0, 57344.0), "fp8e8m0": (2.0**-127, 2.0**127)}
+_ADDING = {"sum": "sum", "product": "prod"}
+_NOTHING = {"max": -np.inf, "min": np.inf}
 _SHORT = {"int4", "int8", "int16", "uint8", "uint16"}
 _WHOLE = {"int4": (-8, 7), "int8": (-128, 127)}
 
@@ -78,11 +81,10 @@ class Numpy:
 
     @staticmethod
     def reduce(op: str, value: Any, places: tuple[int, ...]) -> Any:
-        """The sum, max or min over some axes; of nothing 0, -inf, +inf."""
-        if op == "sum":
-            return np.asarray(np.sum(value, axis=places, dtype=value.dtype))
-        start = -np.inf if op == "max" else np.inf
-        return np.asarray(getattr(np, op)(value, axis=places, initial=start))
+        """The sum, product, max or min over some axes; of nothing 0, 1, -inf, +inf."""
+        if op in _ADDING:
+            return np.asarray(getattr(np, _ADDING[op])(value, axis=places, dtype=value.dtype))
+        return np.asarray(getattr(np, op)(value, axis=places, initial=_NOTHING[op]))
 
     @staticmethod
     def function(name: str) -> Any:
@@ -237,13 +239,14 @@ class Torch:
         return self.torch.full(tuple(shape), number, dtype=dtype, device=getattr(like, "device", None))
 
     def reduce(self, op: str, value: Any, places: tuple[int, ...]) -> Any:
-        """The sum, max or min over some axes; of nothing 0, -inf, +inf."""
+        """As numpy's."""
         if op == "sum":
             return value.sum(dim=places)
+        if op == "product":  # torch takes one axis at a time
+            return reduce(lambda made, place: made.prod(dim=place), sorted(places, reverse=True), value)
         if any(value.shape[place] == 0 for place in places):
-            start = float("-inf") if op == "max" else float("inf")
             kept = [n for place, n in enumerate(value.shape) if place not in places]
-            return self.full(kept, start, value.dtype, value)
+            return self.full(kept, _NOTHING[op], value.dtype, value)
         return getattr(self.torch, f"a{op}")(value, dim=places)
 
     def function(self, name: str) -> Any:

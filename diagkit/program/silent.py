@@ -78,9 +78,13 @@ def _map(box: Any, inputs: list[Any], _: set[Any]) -> Any:
 
 def _reduce(box: Any, inputs: list[Any], carried: set[Any]) -> Any:
     (formula,) = inputs
-    if box.op == "sum":
-        return formula if formula == 0 else value(box.name)
+    if box.op in _SAME:
+        return formula if formula in _SAME[box.op] else value(box.name)
     return value(box.name) if formula.free_symbols & carried else formula
+
+
+_SAME = {"sum": (0,), "product": (0, 1)}
+"""What stays the same however often it is added, or multiplied."""
 
 
 def _contract(box: Box, inputs: list[Any], _: set[Any]) -> Any:

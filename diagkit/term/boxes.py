@@ -180,7 +180,7 @@ class Map(Box):
 
 @dataclass(frozen=True, repr=False)
 class Reduce(Box):
-    """The `op` ("sum", "max" or "min") of one input over the axes `over`, named.
+    """The `op` ("sum", "max", "min" or "product") of one input over the axes `over`, named.
 
     >>> Reduce("s", (), ("X",), "sum", ("x",))
     Reduce('s', (), ('X',), 'sum', ('x',))

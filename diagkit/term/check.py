@@ -30,7 +30,9 @@ from diagkit.term.symbols import arg, finite, where
 if TYPE_CHECKING:
     from diagkit.term.term import Term
 
-REDUCTIONS = ("sum", "max", "min")
+REDUCTIONS = ("sum", "max", "min", "product")
+_GROWS = ("sum", "product")
+"""What makes larger numbers than it is made of."""
 _WIDTH = {"int4": 0, "int8": 1, "int32": 2, "int64": 3, "fp16": 5, "bf16": 5}
 _WIDTH |= {"fp8e4m3": 4, "fp8e5m2": 4, "fp8e8m0": 4, "bool": -1, "tf32": 6, "fp32": 7, "fp64": 8}
 
@@ -97,7 +99,7 @@ _SHORT_FLOATS = {"fp8e4m3", "fp8e5m2", "fp8e8m0"}
 
 _FORMAT_OF: dict[type[Box], Callable[..., str]] = {
     Map: _map_format,
-    Reduce: lambda box, formats: _summed(formats) if box.op == "sum" else promote(formats),
+    Reduce: lambda box, formats: _summed(formats) if box.op in _GROWS else promote(formats),
     Contract: lambda box, formats: _summed(formats),
     Index: lambda box, formats: "int32",
     Cast: lambda box, formats: str(box.dtype),
