@@ -51,15 +51,15 @@ def arrays_for(plain, axis, length, rng):
     """Sizes of all axes, awkward ones, and random inputs: (sizes, arrays)."""
     free = iter((3, 5, 2, 4, 6, 3, 2))
     sizes = {name: length if name == axis else one.length or next(free) for name, one in plain.axes.items()}
-    return sizes, {array.name: _values(array, sizes, rng) for array in plain.inputs}
+    return sizes, {array.name: _values(plain, array, sizes, rng) for array in plain.inputs}
 
 
-def _values(array, sizes, rng):
+def _values(plain, array, sizes, rng):
     shape = tuple(sizes[one.name] for one in array.axes)
     if array.dtype == "bool":
         return rng.random(shape) < 0.6
     if array.dtype.startswith("int"):
-        return rng.integers(0, 7, shape)
+        return rng.integers(0, ops.largest_number(plain, array, sizes), shape)
     return rng.normal(size=shape) * 3
 
 

@@ -117,7 +117,7 @@ def test_formats_that_a_generation_lacks_are_refused_by_name(dtype, target, matc
 
 
 def test_an_unknown_target_is_refused():
-    with pytest.raises(InputError, match="no target 'sm_42'; use one of: sm_75, sm_80"):
+    with pytest.raises(InputError, match=r"no target 'sm_42'; use one of: sm_75 \(T4\), sm_80"):
         inspect(program(), "sm_42")
 
 
@@ -224,3 +224,15 @@ def test_the_display_is_pinned(golden):
     found = Inspection("sm_90", (GOOD,), (buffers,), (row,), (231_424,))
     assert "<table>" in found._repr_html_() and found.passed
     golden("inspect_sm_90.txt", str(found) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [("H100-SXM", "sm_90"), ("H100", "sm_90"), ("a100", "sm_80"), ("RTX4090", "sm_89")]
+)
+def test_a_machine_stands_for_its_generation(name, target):
+    assert architecture(name).name == target
+
+
+def test_a_machine_that_nothing_is_compiled_for_says_what_it_is():
+    with pytest.raises(InputError, match=r"no target 'MI300X'; it is a gfx942.*sm_90 \(H100-SXM\)"):
+        architecture("MI300X")

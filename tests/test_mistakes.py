@@ -48,6 +48,13 @@ WRITING = {
     "array: torch's word": (lambda: dk.array("Q", A.q, dtype="torch.bfloat16"), "write 'bf16'"),
     "array: torch's fp8": (lambda: dk.array("Q", A.q, dtype="float8_e4m3fn"), "write 'fp8e4m3'"),
     "array: capitals": (lambda: dk.weight("W", A.q, dtype="FP16"), "write 'fp16'"),
+    "array: a width there is not": (
+        lambda: dk.array("Q", A.q, dtype="int3"),
+        "of int there are int64, int32, int8, int4",
+    ),
+    "array: torch's int16": (lambda: dk.array("Q", A.q, dtype="torch.int16"), "of int there are int64, int32"),
+    "array: four bits": (lambda: dk.array("Q", A.q, dtype="float4"), "of fp there are fp64, fp32, fp16, fp8e4m3"),
+    "array: misspelt": (lambda: dk.array("Q", A.q, dtype="flaot16"), "write 'fp16'"),
     "array: nothing near": (lambda: dk.array("Q", A.q, dtype="quaternion"), "use one of: fp64"),
     "einsum: no arrow": (lambda: dk.einsum("q d, x d", A.Q, A.K), '"q d, x d -> q x"'),
     "einsum: numbers": (lambda: dk.einsum("q d, x d -> q x", A.Q, A.ks), "make one with dk.array"),

@@ -22,6 +22,7 @@ from diagkit.term import (
     Term,
     TermError,
     arg,
+    coordinate,
     exact,
     finite,
     plain,
@@ -252,3 +253,16 @@ def test_what_is_made_of_whole_numbers_is_whole_only_where_it_must_be(case):
     node, wanted = WHOLE[case][0](), WHOLE[case][1]
     term = dk.Diagram(node)
     assert term.wires[term.outputs[0]].dtype == wanted
+
+
+@pytest.mark.parametrize("found", ["q", size("q"), sympy.Symbol("q"), {"q": 7}, {size("q"): 7}])
+def test_a_size_is_put_in_by_its_name_or_its_symbol(found):
+    formula = size("q") ** 2 + sympy.ceiling(size("q") / size("g_q")) * sympy.Max(size("q"), 3)
+    assert (formula.subs(found) if isinstance(found, dict) else formula.subs(found, 7)).subs("g_q", 2) == 49 + 4 * 7
+
+
+def test_a_name_reaches_sizes_only():
+    mixed = size("a0") + arg(0) + coordinate("a0")
+    assert mixed.subs(arg(0), 5) == size("a0") + coordinate("a0") + 5
+    assert mixed.subs(coordinate("a0"), 5) == size("a0") + arg(0) + 5
+    assert mixed.subs("a0", 5) == arg(0) + coordinate("a0") + 5

@@ -48,10 +48,23 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def architecture(name: str) -> Architecture:
-    """The row of that name; an InputError that lists them else."""
-    if name not in ARCHITECTURES:
-        raise InputError(f"no target {name!r}", remedy=f"use one of: {', '.join(ARCHITECTURES)}")
-    return ARCHITECTURES[name]
+    """The row of that name, or of the machine of that name; an InputError that lists them else.
+
+    >>> architecture("sm_90").machine, architecture("H200-SXM").name, architecture("h100").name
+    ('H100-SXM', 'sm_90', 'sm_90')
+    """
+    targets = [name] if name in ARCHITECTURES else sorted(_targets_of_machines(str(name)))
+    if len(targets) == 1 and targets[0] in ARCHITECTURES:
+        return ARCHITECTURES[targets[0]]
+    known = ", ".join(f"{row.name} ({row.machine})" for row in ARCHITECTURES.values())
+    made_for = f"; it is a {targets[0]}, which no kernel is compiled for" if targets else ""
+    raise InputError(f"no target {name!r}{made_for}", remedy=f"use one of: {known}, or another machine's name")
+
+
+def _targets_of_machines(name: str) -> set[str]:
+    """What the machines are called by compilers whose names begin so: all of one, or none is meant."""
+    near = [known for known in machine.names() if name and known.lower().startswith(name.lower())]
+    return {machine.load(known).text("target") for known in near}
 
 
 def nearest(capability: tuple[int, int]) -> Architecture | None:

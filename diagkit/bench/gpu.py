@@ -24,6 +24,7 @@ from diagkit.bench.check import check
 from diagkit.bench.inputs import sizes_for
 from diagkit.bench.messages import TORCH
 from diagkit.bench.triton_run import on_gpu, queued
+from diagkit.ops import largest_number
 from diagkit.program import Program
 from diagkit.term import DiagkitError
 
@@ -161,7 +162,7 @@ def random_tensors(program: Program, sizes: Mapping[str, int], seed: int = 0) ->
             found[array.name] = torch.rand(shape, device=place, generator=random) < 0.75
         elif array.dtype.startswith("int"):
             most = _CODES.get(array.dtype)
-            low, high = (-most, most + 1) if most else (0, max(sizes.values()))
+            low, high = (-most, most + 1) if most else (0, largest_number(program.term, array, sizes))
             found[array.name] = torch.randint(low, high, shape, device=place, generator=random, dtype=dtype)
         else:
             found[array.name] = torch.randn(shape, device=place, generator=random).to(dtype)

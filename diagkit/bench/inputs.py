@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.ops import numpy_dtype
+from diagkit.ops import largest_number, numpy_dtype
 from diagkit.program import Program
 from diagkit.term import Array, InputError, check_whole
 
@@ -29,10 +29,11 @@ def sizes_for(program: Program, given: Mapping[str, int]) -> dict[str, int]:
 
 
 def random_inputs(program: Program, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:
-    """Arrays for every input: normal floats, whole numbers below the largest size, masks three quarters true."""
+    """Arrays for every input: normal floats, whole numbers below the largest size (of classes, below
+    their number), masks three quarters true."""
     generator = np.random.default_rng(check_whole(seed, "seed"))
-    largest = max([2, *sizes.values()])
-    return {array.name: _random(array, sizes, generator, largest) for array in program.term.inputs}
+    most = {array.name: largest_number(program.term, array, sizes) for array in program.term.inputs}
+    return {array.name: _random(array, sizes, generator, most[array.name]) for array in program.term.inputs}
 
 
 def _random(array: Array, sizes: Mapping[str, int], generator: np.random.Generator, largest: int) -> Any:

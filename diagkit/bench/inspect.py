@@ -77,7 +77,8 @@ def inspect(
     predict: Predict | None = None,
     timeout_s: float = 300.0,
 ) -> Inspection:
-    """Compile every kernel of `program` for `target` ("sm_75", "sm_80", "sm_89", "sm_90" or "sm_100").
+    """Compile every kernel of `program` for `target` ("sm_75", "sm_80", "sm_89", "sm_90" or "sm_100", or a machine
+    that is one: "H100-SXM" is sm_90).
 
     `dtypes` puts other formats on the float inputs: one for all, or by name. What the diagram holds in fast
     memory is shown beside: `predicted_bytes` of the only kernel, or else as `predict` says. Arrays are taken
@@ -92,7 +93,7 @@ def inspect(
     built = [compiled(ready, kernel, text, row, timeout_s) for kernel in ready.kernels]
     found = tuple(buffers_of(kernel, ready) for kernel in ready.kernels)
     judged = [verdicts(one, row) for one in built]
-    return Inspection(target, tuple(built), found, tuple(judged), _predicted(ready, predicted_bytes, predict))
+    return Inspection(row.name, tuple(built), found, tuple(judged), _predicted(ready, predicted_bytes, predict))
 
 
 def _predicted(program: Program, given: float | None, predict: Predict | None) -> tuple[float | None, ...]:

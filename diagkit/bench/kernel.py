@@ -99,7 +99,7 @@ class Kernel:
         dtypes: str | Mapping[str, str] | None = None,
         predicted_bytes: float | None = None,
     ) -> Inspection:
-        """Compile for a GPU without having one ("sm_75" to "sm_100") and judge by ten checks (see
+        """Compile for a GPU without having one ("sm_75" to "sm_100", or "H100-SXM") and judge by ten checks (see
         `bench.inspect`). What the diagram's `memory()` says (or `predicted_bytes`) is shown beside what was found."""
         return inspect(self.program, target, dtypes, predicted_bytes, self.predict)
 

@@ -61,12 +61,32 @@ class Transfers(Shown, Mapping[Transfer, Any]):
         return len(self.amounts)
 
     def total(self, **sizes: Any) -> Any:
-        """The sum over everything that moves: a formula, or a number at `sizes`."""
+        """The sum over everything that moves, in `unit`: a formula of sympy, or a number at `sizes`.
+
+        All sizes of axes and tiles have to be given, by name, or an InputError says which is missing. Where some
+        stay open, `subs` puts the others in.
+
+        >>> import diagkit as dk
+        >>> q, d = dk.axes("q d")
+        >>> moved = dk.Diagram(dk.exp(dk.array("Q", q, d))).transfers()
+        >>> moved.total(), moved.total(q=512, d=32), moved.total().subs({"d": 32})
+        (2*d*q, 32768, 64*q)
+        """
         whole = sympy.Add(*(amount for _, amount in self.amounts))
         return evaluate(whole, sizes) if sizes else whole
 
     def at(self, **sizes: Any) -> dict[Transfer, Number]:
-        """Each amount as a plain number at `sizes` (elements, by name of axis or tile)."""
+        """Each amount as a plain number, in `unit`, at `sizes` (elements, by name of axis or tile).
+
+        >>> import diagkit as dk
+        >>> moved = dk.Diagram(dk.exp(dk.array("Q", dk.axis("q")), name="E")).transfers()
+        >>> {str(key): amount for key, amount in moved.bytes().at(q=512).items()}
+        {'input Q': 2048, 'output E': 2048}
+        >>> moved.at()
+        Traceback (most recent call last):
+        ...
+        diagkit.term.errors.InputError: the size of 'q' is not given; give also: q
+        """
         return {key: evaluate(amount, sizes) for key, amount in self.amounts}
 
     def by_array(self) -> dict[str, Any]:

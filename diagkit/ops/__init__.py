@@ -61,6 +61,7 @@ from diagkit.ops.build import (
     weight,
     where,
 )
+from diagkit.ops.classes import largest_number as largest_number
 from diagkit.ops.evaluate import Engine as Engine
 from diagkit.ops.evaluate import close_arrays as close_arrays
 from diagkit.ops.evaluate import divides as divides

@@ -9,6 +9,7 @@ from typing import Any
 import sympy
 
 from diagkit.ops.build import Over, contract, index, pick, reduce, tanh
+from diagkit.ops.classes import CROSS_ENTROPY
 from diagkit.ops.nodes import Node, block, combine, need_node
 from diagkit.term import Axis, AxisError, InputError, elements, finite, names, quotient, where
 
@@ -304,7 +305,8 @@ def attention(
 
 def cross_entropy(logits: Node, target: Node, over: Over, name: str | None = None) -> Node:
     """-log softmax(logits)[target] over the axis of classes; `target` holds class numbers (an integer
-    array without that axis).
+    array without that axis). A number that names no class is refused when the diagram runs (InputError), unless
+    the block was opened or the target is computed: then no logit is found, and the result is logsumexp(logits).
 
     >>> import diagkit as dk
     >>> X = dk.array("X", dk.axis("x"))
@@ -318,7 +320,7 @@ def cross_entropy(logits: Node, target: Node, over: Over, name: str | None = Non
         raise AxisError(f"the classes are one axis that the target lacks, not {named!r}", axis=named, remedy=_TARGET)
     hit = combine(lambda j, t, s: where(sympy.Eq(j, t), s, 0), index(*classes), target, logits, hint="hit")
     inside = combine(lambda lse, t: lse - t, logsumexp(logits, over), reduce("sum", hit, over))
-    return block("cross-entropy", [logits, target], inside, name)
+    return block(CROSS_ENTROPY, [logits, target], inside, name)
 
 
 _TARGET = 'the target holds class numbers: dk.array("t", q, dtype="int64")'

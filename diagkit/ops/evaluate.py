@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import sympy
 
+from diagkit.ops.classes import check_classes
 from diagkit.ops.inputs import bind_sizes, check_inputs
 from diagkit.ops.libraries import library
 from diagkit.ops.room import refuse_larger
@@ -80,6 +81,7 @@ def open_arrays(
     xp = library(dict(arrays))
     given = check_inputs(term, arrays, xp)
     sizes = bind_sizes(term, {name: tuple(value.shape) for name, value in given.items()}, sizes)
+    check_classes(term, given, sizes)
     compute, result = _float_types(xp, given, force)
     start = {name: (value if xp.kind(value) != "float" else xp.astype(value, compute)) for name, value in given.items()}
     start |= {array.name: xp.astype(start[array.name], compute) for array in term.inputs if _is_float(array)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from typing import Any
 
@@ -56,15 +57,33 @@ bf16, fp8e4m3, fp8e5m2, fp8e8m0, int64, int32, int8, int4, bool)
     """
     if isinstance(dtype, str) and dtype in FORMATS:
         return dtype
-    meant, every = _meant(dtype), ", ".join(FORMATS)
-    remedy = f"write {meant!r} (all: {every})" if meant else f"use one of: {every}"
-    raise FormatError(f"no number format {dtype!r}", remedy=remedy)
+    bare, every = _bare(dtype), ", ".join(FORMATS)
+    meant, family = _meant(bare), [known for known in FORMATS if _stem(known) == _stem(bare)]
+    kin = f"of {_stem(bare)} there are {', '.join(family)} (all: {every})" if family else f"use one of: {every}"
+    raise FormatError(f"no number format {dtype!r}", remedy=f"write {meant!r} (all: {every})" if meant else kin)
 
 
-def _meant(dtype: Any) -> str | None:
-    """The format that goes by this name in another library, or is spelt nearly so."""
+def _bare(dtype: Any) -> str:
+    """The name of a format as any library may hand it in, in small letters, without the library."""
     named = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
-    bare = named.strip().lower().rpartition(".")[2]
-    near = get_close_matches(bare, [*FORMATS, *_HERE], n=1)
+    return named.strip().lower().rpartition(".")[2]
+
+
+def _stem(name: str) -> str:
+    """The letters before the width, by our word for them: "int" of int3, "fp" of float4.
+
+    >>> _stem("int3"), _stem("float4"), _stem("half")
+    ('int', 'fp', 'half')
+    """
+    return re.split(r"\d", name, maxsplit=1)[0].replace("float", "fp")
+
+
+def _meant(bare: str) -> str | None:
+    """The format that goes by this name in another library, or is spelt nearly so; never one of another width."""
+    near = [known for known in get_close_matches(bare, [*FORMATS, *_HERE], n=6) if _widths(known) == _widths(bare)]
     found = bare if bare in FORMATS else near[0] if near else None
     return None if found is None else _HERE.get(found, found)
+
+
+def _widths(name: str) -> list[str]:
+    return re.findall(r"\d+", name)

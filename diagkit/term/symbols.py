@@ -22,6 +22,22 @@ Expr = sympy.Basic
 """What a scalar expression is to the type checker: sympy's own classes are not annotated."""
 
 
+class Size(sympy.Symbol):
+    """The size of an axis or tile, in elements. `subs` finds it by its name too, which a plain symbol of sympy
+    is taken for: without that ``formula.subs({"q": 1})`` would change nothing, and say nothing.
+
+    >>> (size("q") * size("d")).subs({"q": 512, "d": 32})
+    16384
+    """
+
+    __slots__ = ()
+
+    def _eval_subs(self, old: Any, new: Any) -> Any:
+        """`new` in place of a symbol of this name of which nothing else is known; None leaves it to sympy."""
+        plain = type(old) is sympy.Symbol and old.name == self.name
+        return new if plain and old.is_positive is None and old.is_real is None else None
+
+
 @cache
 def size(name: str) -> Any:
     """The size of the axis or tile `name`, in elements: a positive integer symbol.
@@ -29,7 +45,7 @@ def size(name: str) -> Any:
     >>> size("q") == size("q"), size("q").is_positive
     (True, True)
     """
-    return sympy.Symbol(name, integer=True, positive=True)
+    return Size(name, integer=True, positive=True)
 
 
 @cache
