@@ -8,7 +8,9 @@ import examples
 import numpy as np
 import pytest
 
-from diagkit.term import DiagkitError
+import diagkit as dk
+from diagkit.explore import Explorer
+from diagkit.term import DiagkitError, InputError
 
 SIZES: dict[str, Any] = {"q": [512, 1000], "x": "q", "d": 64}
 
@@ -87,3 +89,51 @@ def test_a_machine_that_states_no_rate_of_products_is_never_the_best() -> None:
     with pytest.raises(DiagkitError, match="no machine here states the rates of 'overlapped'"):
         flash().sweep("T4", "bf16", **at).best()
     assert np.isfinite(flash().sweep("B200", "fp16", **at)["overlapped"]).all()  # only its FMA rate is not stated
+
+
+HUGE = [2**40, 2**62, 2**63 - 1, 2**63, 2**64 + 1, 10**30]
+
+
+def causal() -> Any:
+    q, x, d = dk.axes("q x d")
+    S = dk.masked(dk.einsum("q d, x d -> q x", dk.array("Q", q, d), dk.array("K", x, d)), dk.causal(q, x))
+    O = dk.einsum("q x, x d -> q d", dk.softmax(S, over=x, name="P"), dk.array("V", x, d))
+    return dk.Diagram(O, name="causal").fuse().group(q="g_q").stream(x="s_x")
+
+
+@pytest.mark.parametrize("n", HUGE)
+def test_no_count_wraps_however_large_the_sizes(n: int) -> None:
+    """2 q d + 2 d x ceil(q / g) elements of 2 bytes, on every path that turns formulas into arrays."""
+    tile = -(-n // 8)
+    tiles, given = {"g_q": tile, "s_x": tile}, {"q": n, "x": n, "d": 128}
+    moved = 2 * (2 * n * 128 + 2 * 128 * n * -(-n // tile))
+    row = flash().sweep("H100-SXM", "fp16", **given, **tiles).row(0)
+    assert (row["moved"], row["tensor"]) == (moved, 4 * n * n * 128)
+    assert row["overlapped"] == pytest.approx(row["tensor"] / 989.4e12, rel=0.5) and not row["fits"]
+    assert flash().formats("fp16").transfers().bytes().total(**given, **tiles) == moved
+    assert Explorer(flash(), dtype="fp16", **given, **tiles).reading.moved == moved
+    assert flash().sweep("H100-SXM", "fp16", **given).row(0)["moved"] == flash().on("H100-SXM", "fp16", **given).moved
+
+
+@pytest.mark.parametrize("n", HUGE)
+def test_sums_over_tiles_are_exact_however_large_the_sizes(n: int) -> None:
+    """Eight tiles of a causal mask: tile i sees i + 1 chunks, the last of them short."""
+    tile = -(-n // 8)
+    last = n - 7 * tile
+    seen = sum(i + 1 for i in range(7)) * tile + 7 * tile + last
+    moved = 2 * (2 * n * 128 + 2 * 128 * seen)
+    sizes = {"q": n, "x": n, "d": 128, "g_q": tile, "s_x": tile}
+    assert causal().transfers().bytes("fp16").total(**sizes) == moved
+    assert causal().sweep("H100-SXM", "fp16", **sizes).row(0)["moved"] == moved
+
+
+def test_what_has_no_float_or_too_many_tiles_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match="moved is a number of .* bits, and a float holds 1024"):
+        flash().sweep("H100-SXM", "fp16", q=10**200, x="q", d=128, g_q=64, s_x=64)
+    with pytest.raises(InputError, match="use smaller sizes"):
+        flash().on("H100-SXM", "fp16", q=10**400, x=10**400, d=128)
+    with pytest.raises(InputError, match="use smaller sizes"):
+        _ = Explorer(flash(), q=10**200, x="q", d=128, g_q=64, s_x=64).reading
+    for count in (lambda **at: causal().sweep("T4", "fp16", **at), lambda **at: causal().transfers().total(**at)):
+        with pytest.raises(InputError, match="134,217,728 of them are more than"):
+            count(q=2**34, x=2**34, d=8, g_q=128, s_x=128)

@@ -11,7 +11,7 @@ import sympy
 from sympy.printing.str import StrPrinter
 
 from diagkit.cost.visits import count_visited, visited
-from diagkit.term import InputError
+from diagkit.term import InputError, as_float
 
 Number = int | float
 
@@ -120,8 +120,8 @@ def whole(value: Any) -> Any:
 def tidy(value: Any) -> Number:
     """A plain int where the value is whole, else a float."""
     if isinstance(value, Fraction):
-        return value.numerator if value.denominator == 1 else float(value)
-    return int(value) if isinstance(value, int) else float(value)
+        return value.numerator if value.denominator == 1 else as_float(value, "an amount")
+    return int(value) if isinstance(value, int) else as_float(value, "an amount")
 
 
 @lru_cache(maxsize=8192)

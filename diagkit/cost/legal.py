@@ -24,6 +24,7 @@ from diagkit.term import (
     InputError,
     Label,
     Term,
+    as_float,
     at_level,
     check_format,
     names,
@@ -292,7 +293,7 @@ def _result(search: _Search, tiles: dict[str, int], reasons: Reasons) -> LegalTi
     at = {**search.sizes, **tiles}
     moved, smooth = evaluate(search.transfers, at), evaluate(search.relaxed, at)
     bound = _bound(search)
-    loss = None if bound is None else smooth / bound - 1
+    loss = None if bound is None else as_float(smooth, "moved") / bound - 1
     return LegalTile(
         {label.tile.name: tiles[label.tile.name] for label in search.labels}, tidy(search.held(tiles)), moved, bound,
         loss, moved / smooth - 1, reasons, search.unit,
@@ -305,4 +306,4 @@ def _bound(search: _Search) -> float | None:
         found = optimum(search.term, search.limit, napkin=False, unit=search.unit, dtype=search.dtype, **search.sizes)
     except DiagkitError:
         return None
-    return float(found.transfers)
+    return as_float(found.transfers, "moved")

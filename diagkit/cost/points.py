@@ -130,7 +130,7 @@ def _whole(name: str, values: Any) -> Array:
 
 
 def _is_whole(value: Any) -> bool:
-    return isfinite(value) and value == int(value)
+    return isinstance(value, int) or (isfinite(value) and value == int(value))
 
 
 def _evaluated(expr: Any, columns: Mapping[str, Array], known: dict[Any, Array]) -> Array:

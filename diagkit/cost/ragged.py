@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.cost.visits import SMALL, Lines, Triple, count_visited, seen
+from diagkit.cost.visits import SMALL, Lines, Triple, check_count, count_visited, seen
 
 Array = np.ndarray[Any, Any]
 BATCH = 1 << 20
@@ -60,6 +60,7 @@ def _counted(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple])
     """The counts at distinct points, as many at once as a batch holds."""
     counts = [-(-size // tile) for size, tile, _ in others]
     total = np.prod([np.ones_like(stream[0]), *counts], axis=0)
+    check_count(int(total.max(initial=0)))
     return np.concatenate([_batch(part, total, counts, stream, others, bounds) for part in _batches(total)])
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import sympy
 
 from diagkit.cost.upper import at_least
+from diagkit.term import InputError
 from diagkit.term import size as symbol
 
 
@@ -136,6 +137,7 @@ def count_visited(
     """
     x, s, unit = map(int, stream)
     axes = [tuple(map(int, other)) for other in others]
+    check_count(prod(-(-size // tile) for size, tile, _ in axes))
     kind = np.int64 if prod((x + s, *(size + tile for size, tile, _ in axes))) < SMALL else object
     tiles = [_tiles_of(axis, place, len(axes), kind) for place, axis in enumerate(axes)]
     lines = [(int(sign), tuple(map(int, slopes)), int(shift), int(case)) for sign, slopes, shift, case in bounds]
@@ -156,7 +158,8 @@ def _covered(stream: Triple, tiles: Sequence[Lines], bounds: Sequence[Triple]) -
     x, s = stream
     lo, hi = _loosest(tiles, bounds, x)
     begin, end = lo // s * s, np.minimum(-(-hi // s) * s, x)
-    return np.where(lo < hi, begin, 0), np.where(lo < hi, end, 0)
+    nothing = np.zeros_like(x)
+    return np.where(lo < hi, begin, nothing), np.where(lo < hi, end, nothing)
 
 
 def _weighed(unit: Any, covered: Ends, tiles: Sequence[Lines]) -> Any:
@@ -176,6 +179,7 @@ def _clipped(clip: Triple, axes: Sequence[Triple], tiles: Sequence[Lines], ends:
     for place, slope in enumerate(map(int, slopes)):
         first, last, _ = apart[place]
         if slope and (first != last).any():
+            check_count(axes[place][0])
             row = np.arange(axes[place][0]).astype(first.dtype)
             ends = tuple(_row_by_row(end, place, row // axes[place][1]) for end in ends)
             row = row.reshape([-1 if n == place else 1 for n in range(len(axes))])
@@ -198,6 +202,17 @@ def _cut_off(ends: Ends, sign: int, value: Any, size: int) -> Ends:
     return np.maximum(begin, -(-low // abs(sign))), np.minimum(end, -(-high // abs(sign)))
 
 
+MOST = 1 << 24
+"""More tiles than this are not gone through one by one."""
+
+
+def check_count(tiles: int) -> None:
+    """Refuse a sum over more tiles than memory holds at once, instead of letting it run out."""
+    if tiles > MOST:
+        reason = f"under a mask tiles are counted one by one, and {tiles:,} of them are more than {MOST:,}"
+        raise InputError(reason, remedy="use larger tiles, or .relaxed(), which closes the sum")
+
+
 SMALL = 1 << 60
 """Below this many pairs of positions everything adds up within 64 bits; above, in Python's own numbers."""
 
@@ -208,7 +223,8 @@ Lines = tuple[Any, Any, Any]
 
 def _tiles_of(axis: Triple, place: int, count: int, kind: Any) -> Lines:
     size, tile, unit = axis
-    first = np.arange(0, size, tile).astype(kind)
+    exact = kind is object  # beyond 64 bits numpy's own ranges turn into floats
+    first = np.array(range(0, size, tile), dtype=object) if exact else np.arange(0, size, tile)
     last = np.minimum(first + tile, size) - 1
     rows = -(-(last - first + 1) // (unit or tile))
     shape = [-1 if n == place else 1 for n in range(count)]

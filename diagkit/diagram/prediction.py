@@ -12,7 +12,7 @@ from diagkit import cost, machine
 from diagkit.cost import LegalTile
 from diagkit.diagram.together import moved_together
 from diagkit.machine import Energy, Machine, Sheet, Times, energy, times
-from diagkit.term import DiagkitError, InputError, Term, accepted, depth, promote
+from diagkit.term import DiagkitError, InputError, Term, accepted, as_float, depth, promote
 
 NEEDED = ("global", "tensor")
 """Without these no time and no energy says anything; what else a machine does not state is left out."""
@@ -89,7 +89,8 @@ class Prediction:
     def energy(self) -> Energy:
         """Joules by resource: what leaves global memory, the cache that fills the multiprocessors (all that groups
         fetch, shared or not), and shared memory where the diagram has labels for registers; and the operations."""
-        moved = {"global": float(self.moved), "L2": float(self.fetched[0]), **by_level(self.moved, self.fetched[2])}
+        first, *rest = by_level(self.moved, self.fetched[2]).items()
+        moved = dict((first, ("L2", as_float(self.fetched[0], "moved")), *rest))
         return energy(self.machine, moved, self.work, self.dtype)
 
     @property
@@ -137,8 +138,8 @@ def held(term: Term, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 def by_level(moved: int, into_registers: int) -> dict[str, float]:
     """Bytes by the memory that they leave; without those of shared memory where no labels speak of registers."""
-    inner = {"shared": float(into_registers)} if into_registers else {}
-    return {"global": float(moved)} | inner
+    inner = {"shared": as_float(into_registers, "moved")} if into_registers else {}
+    return {"global": as_float(moved, "moved")} | inner
 
 
 def _short(number: float, digits: int = 3) -> str:
@@ -161,7 +162,8 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
     everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
     moved = cost.transfers(term).bytes(dtype).total(**everything)
     held = cost.memory(term).bytes(dtype).peak(**everything)
-    counted = {unit: float(cost.evaluate(amount, everything)) for unit, amount in cost.work(term).by_unit().items()}
+    formulas = cost.work(term).by_unit()
+    counted = {unit: as_float(cost.evaluate(amount, everything), unit) for unit, amount in formulas.items()}
     work = {unit: amount for unit, amount in counted.items() if amount}
     together = moved_together(term, dtype, everything, found.multiprocessors)
     fetched = int(moved), together, _into_registers(term, dtype, {**given, **everything})

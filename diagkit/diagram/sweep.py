@@ -13,7 +13,7 @@ import numpy as np
 from diagkit import cost
 from diagkit.diagram.prediction import NEEDED, need_sizes, several, tiles_on
 from diagkit.machine import Machine, MachineError, resource_rate
-from diagkit.term import DiagkitError, Term, accepted, check_whole, promote
+from diagkit.term import DiagkitError, Term, accepted, as_float, check_whole, promote
 
 SHOWN = 20
 """How many rows a table displays; the others are there all the same."""
@@ -214,22 +214,27 @@ def _at(term: Term, ready: cost.Amounts, one: Machine, dtype: str | None, points
 def _on(ready: cost.Amounts, one: Machine, kind: str, points: Points, amounts: Mapping[str, Any]) -> list[Column]:
     """The columns of one machine."""
     number = len(next(iter(amounts.values())))
-    seconds = {name: amounts[key] / _rate(one, name, kind) for name, key in _resources(amounts).items()}
-    times = np.array([np.asarray(column, dtype=float) for column in seconds.values()])
+    seconds = {name: _floats(amounts[key], key) / _rate(one, name, kind) for name, key in _resources(amounts).items()}
+    times = np.array(list(seconds.values()))
     stated = np.where(np.isnan(times), 0.0, times)
     known = not any(np.isnan(seconds[name]).any() for name in NEEDED if name in seconds)
     slowest = np.array(list(seconds))[stated.argmax(axis=0)]
     overlapped = stated.max(axis=0) if known else np.full(number, np.nan)
     with np.errstate(divide="ignore", invalid="ignore"):
-        rate = np.asarray(amounts.get("tensor", np.zeros(number)), dtype=float) / overlapped
+        rate = _floats(amounts.get("tensor", np.zeros(number)), "tensor") / overlapped
     room = one.capacity("shared", per_block=True)
     columns = [Column("machine", "", np.full(number, one.name))]
     columns += [Column(name, "elements", np.broadcast_to(values, number)) for name, values in points.items()]
-    columns += [Column("held", "bytes", amounts["held"]), Column("fits", "", amounts["held"].astype(float) <= room)]
+    columns += [Column("held", "bytes", amounts["held"]), Column("fits", "", (amounts["held"] <= room).astype(bool))]
     columns += [Column(name, ready.units[name], values) for name, values in amounts.items() if name != "held"]
     columns += [Column(f"time {name}", "s", column) for name, column in zip(seconds, times, strict=True)]
     columns += [Column("overlapped", "s", overlapped), Column("serial", "s", stated.sum(axis=0) + 0 * overlapped)]
     return [*columns, Column("bottleneck", "", slowest), Column("rate", "FLOP/s", rate)]
+
+
+def _floats(amounts: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """Exact amounts, of any length, as floats; refused where one has no float."""
+    return np.array([as_float(one, name) for one in amounts.tolist()])
 
 
 def _resources(amounts: Mapping[str, Any]) -> dict[str, str]:

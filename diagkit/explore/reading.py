@@ -12,7 +12,7 @@ from diagkit import cost, derive, machine, program
 from diagkit.cost import Amounts, LegalTile
 from diagkit.diagram import moved_together
 from diagkit.machine import Machine, MachineError, Times, times
-from diagkit.term import FORMATS, DiagkitError, Term, at_level, promote
+from diagkit.term import FORMATS, DiagkitError, Term, as_float, at_level, promote
 
 SIZES = tuple(2**power for power in range(4, 18))
 """What a size may be set to, in elements; the value that was given comes in between."""
@@ -119,7 +119,8 @@ def read(state: State) -> Reading:
     moved, held = amounts.pop("moved"), amounts.pop("held")
     room = one.capacity("shared", per_block=True)
     fetched = _together(replace(state, machine=""), one.multiprocessors) if state.shared else moved
-    found = times(one, {"global": float(fetched)}, {unit: float(n) for unit, n in amounts.items()}, state.kind)
+    work = {unit: as_float(amount, unit) for unit, amount in amounts.items()}
+    found = times(one, {"global": as_float(fetched, "moved")}, work, state.kind)
     best = best_or_why(state.term, state.machine, state.sizes)
     reasons = (*_refused(state), *_unlawful(state), *_too_large(state, held, room), *_unstated(state, found))
     intensity = amounts.get("tensor", 0) / max(fetched, 1)

@@ -39,6 +39,7 @@ from diagkit.term.formats import FORMATS, check_format
 from diagkit.term.labels import LEVEL_NAMES, Label, State, Step, StreamForm, tile_size
 from diagkit.term.levels import CLUSTERS, GPU, NETWORK, Level, LevelGraph, at_level, depth, outer_tiles
 from diagkit.term.sizes import accepted as accepted
+from diagkit.term.sizes import as_float as as_float
 from diagkit.term.sizes import check_sizes as check_sizes
 from diagkit.term.sizes import check_whole as check_whole
 from diagkit.term.sizes import memory_bytes as memory_bytes

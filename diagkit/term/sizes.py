@@ -26,6 +26,23 @@ def check_whole(value: Any, name: str, least: int = 0) -> int:
     return index(value)
 
 
+def as_float(amount: Any, name: str) -> float:
+    """An exact amount as a float, for what is divided by a rate; an InputError where no float is so large.
+
+    >>> as_float(10**20, "moved")
+    1e+20
+    >>> as_float(10**400, "moved")
+    Traceback (most recent call last):
+    ...
+    diagkit.term.errors.InputError: moved is a number of 1330 bits, and a float holds 1024; use smaller sizes
+    """
+    try:
+        return float(amount)
+    except OverflowError:
+        reason = f"{name} is a number of {int(amount).bit_length()} bits, and a float holds 1024"
+        raise InputError(reason, remedy="use smaller sizes") from None
+
+
 def memory_bytes() -> int:
     """Physical memory, or 0 where the system does not tell (Windows)."""
     wanted = ("SC_PHYS_PAGES", "SC_PAGE_SIZE")
