@@ -93,10 +93,11 @@ def check_shared(kernel: Kernel, shared_bytes: int, device: str, limit_bytes: in
             f"kernel {kernel.name!r} takes {shared_bytes:,} bytes of shared memory, a block on {device} "
             f"may have {limit_bytes:,}",
             box=kernel.name,
-            remedy=f"use smaller tiles than {_tiles(kernel)}, or a narrower format",
+            remedy=f"use smaller tiles than {tiles_of(kernel)}, or a narrower format",
         )
 
 
-def _tiles(kernel: Kernel) -> str:
+def tiles_of(kernel: Kernel) -> str:
+    """The kernel's tiles as words."""
     spans = [span for span in kernel.spans if span.role != "whole"]
     return ", ".join(f"{span.axis} by {span.tile}" for span in spans) or "the whole axes"

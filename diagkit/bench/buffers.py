@@ -38,12 +38,12 @@ class Buffers:
     @property
     def loaded(self) -> int:
         """Every tile that is loaded, chunks once: what a diagram counts of them."""
-        return sum(map(_total, (self.once, self.chunk, self.once_read, self.chunk_read)))
+        return sum(map(total, (self.once, self.chunk, self.once_read, self.chunk_read)))
 
     def shared(self, stages: int) -> int:
         """Shared memory with every loaded side of a product in it, chunks once per stage; what goes on to
         registers leaves its buffer one stage earlier."""
-        return _total(self.once) + stages * _total(self.chunk) + max(stages - 1, 0) * _total(self.chunk_read)
+        return total(self.once) + stages * total(self.chunk) + max(stages - 1, 0) * total(self.chunk_read)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ def unexplained(one: Compiled, buffers: Buffers) -> float:
     return abs(account(one, buffers).rest) / one.shared_bytes if one.shared_bytes else 0.0
 
 
-def _total(tiles: Tiles) -> int:
+def total(tiles: Tiles) -> int:
+    """The bytes of all."""
     return sum(n for _, n in tiles)
 
 
@@ -120,7 +121,7 @@ def buffers_of(kernel: Kernel, program: Program) -> Buffers:
     return Buffers(
         tiles(wire for wire in once if wire in sides),
         tiles(wire for wire in chunk if wire in sides),
-        _total(tiles(w.name for w in kernel.wires if w.name not in (*once, *chunk) and not w.virtual)),
+        total(tiles(w.name for w in kernel.wires if w.name not in (*once, *chunk) and not w.virtual)),
         tiles(wire for wire in once if wire not in sides),
         tiles(wire for wire in chunk if wire not in sides),
         tuple((wire, -n) for one in largest for n, wire in one),

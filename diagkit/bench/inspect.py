@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from diagkit.bench.architectures import architecture, check_formats
 from diagkit.bench.buffers import Buffers, account, buffers_of, explained, unexplained
 from diagkit.bench.compiled import Compiled, compiled
+from diagkit.bench.resources import check_needs
 from diagkit.bench.show import Shown
 from diagkit.bench.triton_run import need_triton, written
 from diagkit.bench.verdicts import Verdict, verdicts
@@ -82,13 +83,14 @@ def inspect(
 
     `dtypes` puts other formats on the float inputs: one for all, or by name. What the diagram holds in fast
     memory is shown beside: `predicted_bytes` of the only kernel, or else as `predict` says. Arrays are taken
-    as contiguous, open sizes as multiples of 16. Raises FormatError for a format that the target lacks,
-    WorkerError where the compiler fails.
+    as contiguous, open sizes as multiples of 16. Raises FormatError for a format that the target lacks and for a
+    kernel far beyond what a block may have there (see `resources`), WorkerError where the compiler fails.
     """
     need_triton()
     row = architecture(target)
     ready = with_formats(program, dtypes) if dtypes is not None else program
     check_formats(ready, row)
+    check_needs(ready, row)
     text = written(ready)
     built = [compiled(ready, kernel, text, row, timeout_s) for kernel in ready.kernels]
     found = tuple(buffers_of(kernel, ready) for kernel in ready.kernels)

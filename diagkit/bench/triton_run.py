@@ -19,6 +19,7 @@ import numpy as np
 from diagkit.bench.architectures import check_formats, check_shared, nearest
 from diagkit.bench.launch import Key, Launch, packed, pairs, unpacked
 from diagkit.bench.messages import TORCH, Request, Tensor, saturated
+from diagkit.bench.resources import check_needs
 from diagkit.bench.worker import Worker, interpreter
 from diagkit.codegen import Entry, Source, source
 from diagkit.program import Kernel, Load, Program, Store
@@ -193,6 +194,7 @@ class _Gpu:
         if self.row is None:
             raise FormatError("Triton needs a GPU of compute capability 7.5 or newer", remedy="use numba kernels")
         check_formats(self.program, self.row)
+        check_needs(self.program, self.row)
 
     def finish(self) -> None:
         """Wait for the GPU."""

@@ -29,6 +29,7 @@ WIDTH = 110
 _WAITS = " What is named _raw lacks a factor, which its readers multiply by."
 _IN_FLIGHT = 160 * 1024
 _LARGE_TILE = 128 * 128
+_LOADS = ("before", "loop")
 
 
 def write(program: Program) -> Source:
@@ -88,7 +89,7 @@ class _Kernel:
         self.lines += [Line(line) for line in broken(f"def {function}({', '.join(names)}):", WIDTH)]
         self.lines += [short for line in body for short in _broken(line)]
         parameters = tuple(key for key, _ in wanted)
-        return Entry(self.kernel.name, function, self.loads, self.stores, parameters, self.options())
+        return Entry(self.kernel.name, function, self.loads, self.stores, parameters, options(self.frame))
 
     def _parameters(self) -> list[tuple[str, str]]:
         sizes = [(f"size:{axis}", self.frame.size_of(axis)) for axis in sized(self.kernel)]
@@ -99,21 +100,6 @@ class _Kernel:
                 key = f"stride:{'out' if stored else 'in'}:{wire}:{axis}"
                 steps.append((key, self.frame.step(wire, axis, stored)))
         return [(key, name) for key, name in (*sizes, *steps) if not name.isdigit()]
-
-    def options(self) -> tuple[tuple[str, int], ...]:
-        """What the compiler is told. 8 warps for tiles of 128 x 128 results and more, else 4; 3 stages of
-        loads where they fit 160 KiB beside what is loaded once, else 2."""
-        frame = self.frame
-        results = [prod(frame.block[a] for a in frame.along(name)) for name in frame.products]
-        warps = 8 if max(results, default=0) >= _LARGE_TILE else 4
-        chunk = [self._bytes(s.wire) for s in self.kernel.part("loop") if isinstance(s, Load)]
-        once = [self._bytes(s.wire) for s in self.kernel.part("before") if isinstance(s, Load)]
-        stages = 3 if sum(once) + 3 * sum(chunk) <= _IN_FLIGHT else 2
-        return (("num_warps", warps), ("num_stages", stages))
-
-    def _bytes(self, wire: str) -> int:
-        elements = prod(self.frame.block[axis] for axis in self.frame.along(wire))
-        return elements * FORMATS[self.kernel.wire[wire].dtype] // 8
 
     # The frame: groups, positions, pointers, parts.
 
@@ -304,6 +290,22 @@ class _Kernel:
     def free(self, statement: Free, sure: tuple[str, ...]) -> list[Line]:
         """Blocks are freed by the compiler."""
         return []
+
+
+def options(frame: Frame) -> tuple[tuple[str, int], ...]:
+    """What the compiler is told. 8 warps for tiles of 128 x 128 results and more, else 4; 3 stages of loads
+    where they fit 160 KiB beside what is loaded once, else 2."""
+    results = [prod(frame.block[a] for a in frame.along(name)) for name in frame.products]
+    warps = 8 if max(results, default=0) >= _LARGE_TILE else 4
+    once, chunk = (
+        sum(_bytes(frame, s.wire) for s in frame.kernel.part(part) if isinstance(s, Load)) for part in _LOADS
+    )
+    return (("num_warps", warps), ("num_stages", 3 if once + 3 * chunk <= _IN_FLIGHT else 2))
+
+
+def _bytes(frame: Frame, wire: str) -> int:
+    elements = prod(frame.block[axis] for axis in frame.along(wire))
+    return elements * FORMATS[frame.kernel.wire[wire].dtype] // 8
 
 
 def _lines(statements: Statements) -> list[Line]:
