@@ -292,6 +292,13 @@ class Diagram(Term):
 
         return picture(self, theme)
 
+    def draw(self, theme: str = "light", ranges: bool | Mapping[str, Any] = False, **sizes: int) -> Picture:
+        """The picture as a value, in a theme. With `ranges` (True, or bounds of inputs) and a size of every axis,
+        wires that may overflow, saturate or vanish are marked: ``draw(ranges=True, q=1, x=4096, d=64)``."""
+        from diagkit.diagram.shown import drawn
+
+        return drawn(self, theme, ranges, sizes)
+
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file: .svg, .png or .pdf."""
         from diagkit.diagram.shown import save

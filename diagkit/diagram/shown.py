@@ -40,6 +40,22 @@ def picture(term: Term, theme: str = "light") -> str:
     return draw.svg(term, cost_table(term), theme)
 
 
+def drawn(term: Term, theme: str, ranges: bool | Mapping[str, Any], sizes: Mapping[str, int]) -> Picture:
+    """The picture, wires that may overflow, saturate or vanish marked where `ranges` asks for it."""
+    if ranges is False:
+        if sizes:
+            raise DiagkitError("a picture without ranges has no sizes", remedy="ask for ranges=True, or leave them out")
+        return Picture(picture(term, theme), listing(term))
+    found = cost.ranges(term, None if ranges is True else ranges, **sizes)
+    said = {row.wire: row.trouble for row in found.flagged}
+    return Picture(draw.svg(term, cost_table(term), theme, said), f"{listing(term)}\n{_troubles(said)}")
+
+
+def _troubles(said: Mapping[str, str]) -> str:
+    """The warnings as lines of the listing."""
+    return "\n".join(f"warning  {wire} {words}" for wire, words in said.items()) or f"ranges   {draw.FINE}"
+
+
 def save(term: Term, path: str | Path) -> Path:
     """Write that picture to a file: .svg, .png or .pdf."""
     return draw.save(term, path, cost_table(term))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from diagkit.draw.canvas import write_pdf, write_png
 from diagkit.draw.charts import Bars, Roof, TileMap, bars_scene, board, brief, filled, map_scene, roof_scene
+from diagkit.draw.flags import FINE
 from diagkit.draw.glyphs import GLYPHS
 from diagkit.draw.lanes import LaneBox, lanes, lanes_scene
 from diagkit.draw.listing import listing
@@ -23,8 +24,9 @@ from diagkit.draw.theme import THEMES, theme_of
 from diagkit.term import DiagkitError, Term
 
 
-def svg(term: Term, table: Table | None = None, theme: str = "light") -> str:
-    """The picture of a diagram as SVG text; `theme` is "light" or "dark".
+def svg(term: Term, table: Table | None = None, theme: str = "light", warnings: Mapping[str, str] | None = None) -> str:
+    """The picture of a diagram as SVG text; `theme` is "light" or "dark"; `warnings` (words by wire) are marked on
+    the wires and said below.
 
     The text stands alone (no style sheet, script, font, link or id) and is the same in every process.
 
@@ -32,7 +34,7 @@ def svg(term: Term, table: Table | None = None, theme: str = "light") -> str:
     >>> svg(Term((Array("X", (Axis("x"),)),), (), ("X",), "row"))[:39]
     '<svg xmlns="http://www.w3.org/2000/svg"'
     """
-    return write_svg(scene(term, table), theme_of(theme))
+    return write_svg(scene(term, table, warnings=warnings), theme_of(theme))
 
 
 def as_svg(drawn: Scene, theme: str = "light") -> str:
@@ -92,7 +94,7 @@ def strip(
 
 
 __all__ = [
-    "GLYPHS", "THEMES", "Bars", "Clash", "LaneBox", "Roof", "Row", "Scene", "Table", "TileMap", "as_svg", "bars_scene",
-    "board", "brief", "filled", "headline", "lanes", "lanes_scene", "listing", "map_scene", "overlaps", "pdf", "plan",
-    "png", "roof_scene", "save", "scene", "strip", "strip_scene", "svg",
+    "FINE", "GLYPHS", "THEMES", "Bars", "Clash", "LaneBox", "Roof", "Row", "Scene", "Table", "TileMap", "as_svg",
+    "bars_scene", "board", "brief", "filled", "headline", "lanes", "lanes_scene", "listing", "map_scene", "overlaps",
+    "pdf", "plan", "png", "roof_scene", "save", "scene", "strip", "strip_scene", "svg",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from diagkit.draw.arrange import LANE_GLYPHS, Ahead, Placed, arrange, closed_up
+from diagkit.draw.flags import MARK, draw_flag
 from diagkit.draw.fonts import SANS
 from diagkit.draw.glyphs import GLYPHS
 from diagkit.draw.head import Drawn, draw_brackets, draw_head
@@ -167,7 +168,7 @@ def _again(line: Line, bundle: Bundle) -> Bundle:
 
 def _bundle(line: Line, source: Source) -> Bundle:
     strands = [line.strand(axis, source.level) for axis in source.axes] or [line.strand("", source.level, "item")]
-    return Bundle(source.key, strands, source.shown, source.note, rail=source.rail)
+    return Bundle(source.key, strands, source.shown, source.note, rail=source.rail, warning=source.warning)
 
 
 # From rows to places.
@@ -191,7 +192,8 @@ def _place_columns(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn) -> float:
     names = max((_name_width(bundle) for bundle in opening.stack), default=0.0)
     opening.x0 = LEFT + names + 12
     _say_names(pen, opening.stack, LEFT + names / 2, opening)
-    opening.x1 = opening.x0 + _labels(pen, sheet, opening, opening.x0, 24)
+    at = opening.x0 + _flags(pen, opening)
+    opening.x1 = at + _labels(pen, sheet, opening, at, 24)
     x, reach = opening.x1, LEFT + cells.name_width + 14 if cells.names else 0.0
     widths = cells.widths([placed.column.key for placed in drawn.placed])
     for placed in drawn.placed:
@@ -217,7 +219,8 @@ def _place_column(
     centre = (zone.x0 + zone.x1) / 2
     drawn.heads[column.key] = centre
     after.x0 = zone.x1
-    after.x1 = after.x0 + _labels(pen, sheet, after, after.x0, 6)
+    at = after.x0 + _column_flag(pen, placed)
+    after.x1 = at + _labels(pen, sheet, after, at, 6)
     return after.x1, centre + head + 4
 
 
@@ -261,6 +264,28 @@ def _tint(pen: Pen, placed: Placed, box: tuple[float, float, float, float]) -> N
     pen.draw("back", rectangle(region, 4), f"tint-{column.glyph}", str(column.key))
     if title:
         pen.say(title, (region[0] + region[2]) / 2, box[1] - 9, TITLE, "kind", family=SANS, owner=str(column.key))
+
+
+# Warnings.
+
+
+def _flags(pen: Pen, zone: Zone) -> float:
+    """The marks on the arrays that stand at the left; how much room they take."""
+    flagged = [bundle for bundle in zone.stack if bundle.warning]
+    for bundle in flagged:
+        y = bundle.strands[-1].row(zone.number)
+        draw_flag(pen, (zone.x0 + MARK / 2, y), bundle.key[0], bundle.warning)
+    return MARK if flagged else 0.0
+
+
+def _column_flag(pen: Pen, placed: Placed) -> float:
+    """The mark on what a column makes, on its lowest wire; how much room it takes."""
+    column, after = placed.column, placed.after
+    made = next((bundle for bundle in after.stack if bundle.key == column.makes[0]), None)
+    if not column.warning or made is None:
+        return 0.0
+    draw_flag(pen, (after.x0 + MARK / 2, made.wires[-1].row(after.number)), str(column.key), column.warning)
+    return MARK
 
 
 # Labels and names.

@@ -6,11 +6,12 @@ to: the state comes in at the left with its start values and leaves at the right
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diagkit.draw.equations import equation, equations
+from diagkit.draw.flags import flagged
 from diagkit.draw.fonts import SANS
 from diagkit.draw.layout import LEFT, SMALL_NAME, draw_lines
 from diagkit.draw.loopplan import inside_maps, loop_plan
@@ -44,6 +45,7 @@ class Unfolded:
     step: Term
     last: Term | None
     starts: dict[str, Any]
+    warnings: Mapping[str, str] = field(default_factory=dict)
 
 
 def short_names(form: StreamForm, axes: Iterable[str] = ()) -> dict[str, str]:
@@ -147,13 +149,16 @@ def _positions(term: Term, boxes: Sequence[Box], made: set[str]) -> tuple[Box, .
 # Drawing.
 
 
-def draw_loops(pen: Pen, term: Term, sheet: Sheet, top: float, widest: float) -> tuple[float, float]:
+def draw_loops(
+    pen: Pen, term: Term, sheet: Sheet, top: float, widest: float, warnings: Mapping[str, str]
+) -> tuple[float, float]:
     """Draw every streamed region unfolded, from `top` down; returns how far right and down that reaches."""
     right = 0.0
     for number in range(len(term.regions)):
         unfolded = unfold(term, number)
         if unfolded is not None:
-            wide, top = _draw_loop(pen, unfolded, sheet, top + 14, widest)
+            said = {unfolded.called.get(wire, wire): words for wire, words in warnings.items()}
+            wide, top = _draw_loop(pen, replace(unfolded, warnings=said), sheet, top + 14, widest)
             right = max(right, wide)
     return right, top
 
@@ -278,7 +283,7 @@ def _section(
 ) -> tuple[float, float]:
     """One section: its heading, then its diagram, all of it in fast memory."""
     right, y = at
-    made = loop_plan(piece, loop.number, starts, sheet.deepest)
+    made = flagged(piece, loop_plan(piece, loop.number, starts, sheet.deepest), loop.warnings)
     inside = replace(made, tiles=sheet.plain_tiles(), barred=sheet.barred)
     pen.say(roman(head, bold=True), LEFT, y + 16, HEAD, "note", "start", SANS)
     y += 20 if head else 4

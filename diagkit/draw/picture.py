@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from diagkit.draw.flags import draw_warnings, flagged, warning_words
 from diagkit.draw.fonts import SANS, clean, fit
 from diagkit.draw.layout import LEFT, WIDEST, draw_lines
 from diagkit.draw.levelgraph import draw_graph
@@ -19,20 +22,25 @@ from diagkit.term import LEVEL_NAMES, Term, depth
 HEADLINE = 14.0
 
 
-def scene(term: Term, table: Table | None = None, *, loops: bool = True) -> Scene:
+def scene(
+    term: Term, table: Table | None = None, *, loops: bool = True, warnings: Mapping[str, str] | None = None
+) -> Scene:
     """The picture of `term` as geometry; `table` stands over its columns. Without `loops` what a stream does
-    in each chunk is left out."""
-    pen, sheet = Pen(), plan(term)
+    in each chunk is left out. `warnings` (words by wire) are marked on the wires and said below."""
+    pen, sheet = Pen(), flagged(term, plan(term), warnings or {})
     order = sorted(term.axes, key=lambda axis: axis not in sheet.barred)
     cells = set_table(table, sheet.columns, order)
     title = headline(term)
     pen.say(roman(fit(title, WIDEST - 60, HEADLINE, SANS, True), bold=True), LEFT, 28, HEADLINE, "title", "start", SANS)
     right, low = draw_lines(pen, sheet, cells, 42)
     right = max(right, max((line.box[2] for line in pen.words), default=0) + 12)
-    wide, low = draw_loops(pen, term, sheet, low, WIDEST) if loops else (right, low)
+    wide, low = draw_loops(pen, term, sheet, low, WIDEST, warnings or {}) if loops else (right, low)
     right = max(right, wide)
     right, low = _legend(pen, term, sheet, right, low)
-    return finished(pen, right, low, title, description(term))
+    if warnings is not None:
+        low = draw_warnings(pen, warnings, LEFT, low, max(right, 420.0) - LEFT)
+    right = max(right, max(line.box[2] for line in pen.words) + 4)
+    return finished(pen, right, low, title, description(term) + warning_words(warnings))
 
 
 def finished(pen: Pen, right: float, low: float, title: str, about: str) -> Scene:

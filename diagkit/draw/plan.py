@@ -35,6 +35,7 @@ class Source:
     note: Runs = ()
     shown: Runs = ()
     rail: bool = False
+    warning: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Column:
     head: Runs = ()
     about: str = ""
     renews: Key | None = None
+    warning: str = ""
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ class Bundle:
     note: Runs = ()
     continued: bool = False
     rail: bool = False
+    warning: str = ""
 
     def axis(self, name: str) -> Strand | None:
         """The strand of that axis."""

@@ -143,6 +143,7 @@ def _charts(inks: _Inks) -> dict[str, Style]:
         "chart-slow": Style(fill=inks.levels[1]),
         "chart-total": Style(fill=inks.faint),
         "alarm": Style(fill=red),
+        "alarm-sign": Style(stroke=inks.paper, width=1.3),
     }
 
 
