@@ -45,8 +45,21 @@ def arrange(line: Line, column: Column, ahead: Ahead) -> Placed:
     stack = list(line.stack)
     operands = [_take(line, stack, key, column, ahead) for key in column.reads]
     placed = _CASES[column.glyph](line, stack, column, operands, ahead)
+    line.stack = [_weighted(line, bundle, column) if bundle.key in column.makes else bundle for bundle in line.stack]
     placed.after = line.open("label", line.stack)
     return placed
+
+
+def _weighted(line: Line, bundle: Bundle, column: Column) -> Bundle:
+    """What a column has made, its wires thin where they hold scales: those that ran before go on in new ones."""
+    thin, strands = bundle.key in column.thin, []
+    for strand in bundle.strands:
+        old = strand.spans and strand.thin != thin and strand.kind != "lane"
+        made = _continued(line, strand, strand.level) if old else strand
+        if old or not strand.spans:
+            made.thin, made.named, made.label_x = thin, strand.named, strand.label_x
+        strands.append(made)
+    return replace(bundle, strands=strands)
 
 
 def _take(line: Line, stack: list[Bundle], key: Key, column: Column, ahead: Ahead) -> Bundle:
@@ -58,7 +71,7 @@ def _take(line: Line, stack: list[Bundle], key: Key, column: Column, ahead: Ahea
         return bundle
     copies = []
     for strand in bundle.wires:
-        copy = line.strand(strand.axis, strand.level, strand.kind, strand.owner)
+        copy = line.strand(strand.axis, strand.level, strand.kind, strand.owner, strand.thin)
         copy.forked = strand
         copies.append(copy)
     branch = replace(bundle, strands=copies, rail=False)
@@ -95,7 +108,7 @@ def _recoloured(line: Line, strands: Sequence[Strand], level: int) -> list[Stran
 
 
 def _continued(line: Line, strand: Strand, level: int) -> Strand:
-    made = line.strand(strand.axis, level, strand.kind, strand.owner)
+    made = line.strand(strand.axis, level, strand.kind, strand.owner, strand.thin)
     made.seat = strand.track
     return made
 

@@ -49,7 +49,8 @@ def _contract_glyph(term: Term, box: Box, drawn: tuple[str, ...]) -> dict[str, A
         return {"glyph": "reduce", "acts": gone, "text": roman("Σ", bold=True), "title": "sum"}
     both = [set(names(term.wires[wire].axes)) for wire in drawn]
     if len(drawn) == 2 and any(axis in both[0] & both[1] for axis in gone):
-        return {"glyph": "contract", "acts": gone, "title": "contract"}
+        dtype = term.wires[box.name].dtype
+        return {"glyph": "contract", "acts": gone, "title": f"contract, {dtype}" if dtype == "int32" else "contract"}
     sign = "Σ ×" if gone else "×"
     return {"glyph": "join", "text": roman(sign, bold=True), "title": "contract"}
 

@@ -140,7 +140,7 @@ def _arranged(
     sheet: Sheet, uses: Uses, span: tuple[int, int], carried: list[Bundle], fresh: list[Source], last: bool
 ) -> Drawn:
     line, (begin, end) = Line(), span
-    stack = [_again(line, bundle) for bundle in carried] + [_bundle(line, source) for source in fresh]
+    stack = [_again(line, sheet, bundle) for bundle in carried] + [_bundle(line, source) for source in fresh]
     opening = line.open("margin", stack)
     placed = [arrange(line, sheet.columns[n], uses.ahead(n, end)) for n in range(begin, end)]
     wanted = list(sheet.outputs) if last else [b.key for b in line.stack if uses.after(b.key, end - 1)]
@@ -158,16 +158,16 @@ def _axes_of(sheet: Sheet, bundle: Bundle) -> tuple[str, ...]:
     return bundle.axes
 
 
-def _again(line: Line, bundle: Bundle) -> Bundle:
+def _again(line: Line, sheet: Sheet, bundle: Bundle) -> Bundle:
     """An array that came from the line above."""
-    strands = [line.strand(s.axis, s.level, s.kind) for s in bundle.wires]
-    return Bundle(
-        bundle.key, strands, name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), continued=True, rail=bundle.rail
-    )
+    strands = [line.strand(s.axis, s.level, s.kind, thin=s.thin) for s in bundle.wires]
+    shown, note = name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), sheet.notes.get(bundle.key[0], ())
+    return Bundle(bundle.key, strands, shown, note, continued=True, rail=bundle.rail)
 
 
 def _bundle(line: Line, source: Source) -> Bundle:
-    strands = [line.strand(axis, source.level) for axis in source.axes] or [line.strand("", source.level, "item")]
+    strands = [line.strand(axis, source.level, thin=source.thin) for axis in source.axes]
+    strands = strands or [line.strand("", source.level, "item", thin=source.thin)]
     return Bundle(source.key, strands, source.shown, source.note, rail=source.rail, warning=source.warning)
 
 
@@ -354,7 +354,7 @@ def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
             strand.named = strand.named and x - strand.label_x < 60
     closing.x1 = closing.x0 + _labels(pen, sheet, closing, closing.x0, 20)
     for bundle in closing.stack:
-        bundle.note, bundle.continued = (), not drawn.last
+        bundle.note, bundle.continued = sheet.notes.get(bundle.key[0], ()), not drawn.last
         name = short_name(bundle.key[0])
         bundle.shown = source_name(name) if drawn.last else name_runs(name, 90, SMALL_NAME)
     wide = max((runs_width(b.shown, _name_size(b)) for b in closing.stack), default=0.0)

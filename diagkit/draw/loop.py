@@ -14,12 +14,13 @@ from diagkit.draw.equations import equation, equations
 from diagkit.draw.flags import flagged
 from diagkit.draw.fonts import SANS
 from diagkit.draw.layout import LEFT, SMALL_NAME, draw_lines
-from diagkit.draw.loopplan import inside_maps, loop_plan
+from diagkit.draw.loopplan import inside_maps, loop_plan, started
 from diagkit.draw.pen import LAYERS, Pen
-from diagkit.draw.plan import Sheet
+from diagkit.draw.plan import Sheet, format_note
+from diagkit.draw.scales import scales
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
 from diagkit.draw.table import set_table
-from diagkit.draw.typeset import cut, formula, joined, name_runs, roman
+from diagkit.draw.typeset import cut, joined, name_runs, roman
 from diagkit.term import Array, Box, Map, State, StreamForm, Term, rename_box
 
 PAD = 14.0
@@ -46,6 +47,13 @@ class Unfolded:
     last: Term | None
     starts: dict[str, Any]
     warnings: Mapping[str, str] = field(default_factory=dict)
+    thin: frozenset[str] = frozenset()
+
+    @property
+    def formats(self) -> dict[str, Runs]:
+        """The formats of what is carried, where they are not the usual one."""
+        states = {self.called[state.name]: state.dtype for state in self.form.state}
+        return {name: format_note(dtype) for name, dtype in states.items()}
 
 
 def short_names(form: StreamForm, axes: Iterable[str] = ()) -> dict[str, str]:
@@ -111,7 +119,8 @@ def unfold(term: Term, number: int) -> Unfolded | None:
     tail = _piece(term, form.tail, called, states, results, "after", form.fixed)
     assert step is not None
     starts = {called[state.name]: state.start for state in form.state}
-    return Unfolded(form, number, called, fixed, step, tail, starts)
+    thin = frozenset(called.get(wire, wire) for wire in scales(term))
+    return Unfolded(form, number, called, fixed, step, tail, starts, thin=thin)
 
 
 def _read(boxes: Iterable[Box], wire: str) -> bool:
@@ -127,12 +136,13 @@ def _piece(
         return None
     back = {new: old for old, new in called.items()}
     made = {box.name for box in boxes} | {back.get(state.name, state.name) for state in states}
-    outside = {box.name: box.axes for box in given} | {wire: w.axes for wire, w in term.wires.items() if not w.virtual}
+    outside = {box.name: (box.axes, "fp32") for box in given}
+    outside |= {wire: (w.axes, w.dtype) for wire, w in term.wires.items() if not w.virtual}
     positions = _positions(term, boxes, made)
     renamed = tuple(rename_box(box, called) for box in (*positions, *boxes))
     known = {box.name for box in renamed} | {state.name for state in states}
     reads = dict.fromkeys(wire for box in renamed for wire in box.inputs if wire not in known)
-    inputs = tuple(Array(wire, outside[back.get(wire, wire)]) for wire in reads)
+    inputs = tuple(Array(wire, *outside[back.get(wire, wire)]) for wire in reads)
     used = tuple(state for state in states if _read(renamed, state.name))
     return Term((*inputs, *used), renamed, tuple(called.get(wire, wire) for wire in outputs), name)
 
@@ -265,7 +275,7 @@ def _heading(loop: Unfolded, sheet: Sheet) -> Runs:
     tile = sheet.tile(loop.number, axis) or name_runs(f"s_{axis}")
     said = roman("the loop over ") + name_runs(axis) + roman(", ") + tile + roman(" at a time; carried: ")
     for place, (name, start) in enumerate(loop.starts.items()):
-        said += (roman(", ") if place else ()) + name_runs(name) + roman(" from ") + formula(start)
+        said += (roman(", ") if place else ()) + name_runs(name) + roman(" ") + started(start, loop.formats[name])
     return joined(said + _rescaled(loop))
 
 
@@ -283,7 +293,7 @@ def _section(
 ) -> tuple[float, float]:
     """One section: its heading, then its diagram, all of it in fast memory."""
     right, y = at
-    made = flagged(piece, loop_plan(piece, loop.number, starts, sheet.deepest), loop.warnings)
+    made = flagged(piece, loop_plan(piece, loop.number, starts, sheet.deepest, loop.thin), loop.warnings)
     inside = replace(made, tiles=sheet.plain_tiles(), barred=sheet.barred)
     pen.say(roman(head, bold=True), LEFT, y + 16, HEAD, "note", "start", SANS)
     y += 20 if head else 4

@@ -9,21 +9,29 @@ from typing import Any
 from diagkit.draw.equations import argument_names
 from diagkit.draw.formulas import short
 from diagkit.draw.plan import Column, Key, Planner, Sheet, Source
+from diagkit.draw.scene import Runs
 from diagkit.draw.typeset import formula, name_runs, roman, source_name
 from diagkit.draw.wording import column_words
 from diagkit.term import Box, Map, Reduce, Term, names
 
 
-def loop_plan(term: Term, number: int, starts: Mapping[str, Any], level: int = 1) -> Sheet:
+def loop_plan(
+    term: Term, number: int, starts: Mapping[str, Any], level: int = 1, thin: frozenset[str] = frozenset()
+) -> Sheet:
     """The sheet of one section of a stream: all of it in the fast memory (that of `level`) of region
-    `number`. `starts` are the values that the state begins with."""
+    `number`. `starts` are the values that the state begins with; wires in `thin` hold scales."""
     planner = Planner(term)
+    planner.thin = thin
     planner.deepest = level
-    notes = {name: roman("from ") + formula(value) for name, value in starts.items()}
+    formats = planner.notes()
+    notes = formats | {name: started(value, formats.get(name, ())) for name, value in starts.items()}
     sources = tuple(
-        Source((a.name, number), names(a.axes), level, notes.get(a.name, ()), source_name(a.name), a.name in starts)
+        Source(
+            (a.name, number), names(a.axes), level, notes.get(a.name, ()), source_name(a.name), a.name in starts,
+            thin=a.name in thin,
+        )
         for a in term.inputs
-    )
+    )  # fmt: skip
     inside = inside_maps(term)
     columns = [
         _accumulating(planner, box, inside, number) or planner.column(box, number)
@@ -32,6 +40,11 @@ def loop_plan(term: Term, number: int, starts: Mapping[str, Any], level: int = 1
     ]
     columns = [replace(column, renews=_renewed(column, starts)) for column in columns]
     return Sheet(sources, tuple(columns), tuple((wire, number) for wire in term.outputs), shown=True, dense=True)
+
+
+def started(value: Any, dtype: Runs) -> Runs:
+    """What a state begins with, and its format where that is not the usual one."""
+    return roman("from ") + formula(value) + (roman(" in ") + dtype if dtype else ())
 
 
 def _renewed(column: Column, starts: Mapping[str, Any]) -> Key | None:

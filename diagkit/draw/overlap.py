@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from diagkit.draw.scene import BoxOf, Mark, Point, Scene, Words
 
-LINES = ("wire-", "item-", "separator", "rule", "loop", "subloop")
+LINES = ("wire-", "item-", "thin-", "separator", "rule", "loop", "subloop")
 GLYPHS = ("glyph-", "learned", "norm", "mask", "hexagon", "tag", "solid-")
 
 

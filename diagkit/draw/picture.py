@@ -13,6 +13,7 @@ from diagkit.draw.loop import draw_loops
 from diagkit.draw.pen import LAYERS, Pen
 from diagkit.draw.plan import Sheet, plan
 from diagkit.draw.roles import is_labelled
+from diagkit.draw.scales import scales
 from diagkit.draw.scene import Runs, Scene, polyline, runs_width
 from diagkit.draw.table import Table, set_table
 from diagkit.draw.typeset import joined, name_runs, roman
@@ -76,18 +77,25 @@ def description(term: Term) -> str:
 
 def _legend(pen: Pen, term: Term, sheet: Sheet, right: float, low: float) -> tuple[float, float]:
     """The levels in their colours and what the letters stand for, on as many lines as it takes."""
-    if not is_labelled(term):
+    if not is_labelled(term) and not scales(term):
         return right, low
     x, y, room = LEFT, low + 14, max(right, 420.0)
     if depth(term) > 1:
         x, y = draw_graph(pen, term, y)
-    for level in () if depth(term) > 1 else sorted({0, 1} | {column.level for column in sheet.columns}):
+    for level in (
+        () if depth(term) > 1 or not is_labelled(term) else sorted({0, 1} | {column.level for column in sheet.columns})
+    ):
         runs = roman(f"ℓ{level} {LEVEL_NAMES[level]} memory" if level < 2 else f"ℓ{level} {LEVEL_NAMES[level]}s")
         wide = 32 + runs_width(runs, 11, SANS) + 26
         x, y = (LEFT, y + 20) if x + wide > room else (x, y)
         pen.draw("line", polyline([(x, y - 4), (x + 24, y - 4)]), f"legend-{level}")
         pen.say(runs, x + 30, y, 11, "caption", "start", SANS)
         x += wide
+    if scales(term):
+        runs = roman("scales and zeros of codes")
+        pen.draw("line", polyline([(x, y - 4), (x + 24, y - 4)]), "thin-wire-0")
+        pen.say(runs, x + 30, y, 11, "caption", "start", SANS)
+        x += 56 + runs_width(runs, 11, SANS)
     for runs in _meanings(term):
         wide = runs_width(runs, 12) + 22
         x, y = (LEFT, y + 20) if x + wide > room else (x, y)

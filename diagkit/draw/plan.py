@@ -12,6 +12,7 @@ from typing import Any
 
 from diagkit.draw.choose import choose
 from diagkit.draw.roles import barred_axes, hidden_weights, is_labelled
+from diagkit.draw.scales import scales
 from diagkit.draw.scene import Runs
 from diagkit.draw.typeset import formula, name_runs, raised, roman, short_name, source_name
 from diagkit.draw.wording import column_words
@@ -36,6 +37,7 @@ class Source:
     shown: Runs = ()
     rail: bool = False
     warning: str = ""
+    thin: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Column:
     about: str = ""
     renews: Key | None = None
     warning: str = ""
+    thin: frozenset[Key] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Sheet:
     shown: bool = False
     dense: bool = False
     loops: dict[int, str] = field(default_factory=dict)
+    notes: dict[str, Runs] = field(default_factory=dict)
 
     def tile(self, region: int, axis: str, level: int = 1) -> Runs:
         """What a label makes of an axis in a region, at a level or at the nearest slower one; else nothing."""
@@ -110,6 +114,7 @@ class Planner:
     def __init__(self, term: Term) -> None:
         self.term = term
         self.hidden = hidden_weights(term)
+        self.thin = scales(term)
         self.shown = is_labelled(term)
         self.deepest = depth(term)
 
@@ -117,7 +122,9 @@ class Planner:
         """The whole diagram: arrays, columns, results, tiles."""
         used = {wire for box in self.term.boxes for wire in box.inputs} | set(self.term.outputs)
         sources = tuple(
-            Source((a.name, GLOBAL), names(a.axes), 0, _format_note(a.dtype), source_name(a.name))
+            Source(
+                (a.name, GLOBAL), names(a.axes), 0, format_note(a.dtype), source_name(a.name), thin=a.name in self.thin
+            )
             for a in self.term.inputs
             if a.name in used and a.name not in self.hidden
         )
@@ -126,7 +133,17 @@ class Planner:
         tiles = {(n, *at): tile for n in range(len(self.term.regions)) for at, tile in self._tiles(n).items()}
         forms = {number: self.term.form(region) for number, region in enumerate(self.term.regions)}
         loops = {number: form.axis for number, form in forms.items() if form}
-        return Sheet(sources, columns, outputs, tiles, barred_axes(self.term), self.shown, loops=loops)
+        return Sheet(
+            sources, columns, outputs, tiles, barred_axes(self.term), self.shown, loops=loops, notes=self.notes()
+        )
+
+    def notes(self) -> dict[str, Runs]:
+        """The formats of wires that are not what is usual, small, for where their names stand."""
+        return {name: note for name, wire in self.term.wires.items() if (note := format_note(wire.dtype))}
+
+    def thinned(self, keys: Iterable[Key]) -> frozenset[Key]:
+        """Those that hold scales: drawn as thin wires."""
+        return frozenset(key for key in keys if key[0] in self.thin)
 
     def _plain(self) -> Iterable[Column]:
         for box in self.term.boxes:
@@ -169,7 +186,10 @@ class Planner:
         about = f"{kind}: {', '.join(wires)}" + (f", level {level}" if level > 1 else "")
         key = (kind, number) if level == 1 else (kind, number, level)
         reached = level if kind == "load" else level - 1
-        return Column(key, kind, reads, makes, axes, level=reached, region=number, head=roman(kind), about=about)
+        return Column(
+            key, kind, reads, makes, axes, level=reached, region=number, head=roman(kind), about=about,
+            thin=self.thinned(makes),
+        )  # fmt: skip
 
     def _place(self, number: int, level: int) -> int:
         """Where a wire of a region lives at a level: global, on the way, or where the boxes run."""
@@ -195,7 +215,7 @@ class Planner:
         picked = choose(self.term, box, drawn)
         return Column(
             box.name, reads=reads, makes=(made,), axes=axes, level=level, region=region, head=_head(box),
-            about=column_words(box, self.term.wires), **picked,
+            about=column_words(box, self.term.wires), thin=self.thinned((made,)), **picked,
         )  # fmt: skip
 
 
@@ -205,7 +225,8 @@ def _head(box: Box) -> Runs:
     return name_runs(short_name(box.name), 92, 12) if not made_up else roman(box.kind)
 
 
-def _format_note(dtype: str) -> Runs:
+def format_note(dtype: str) -> Runs:
+    """The name of a number format, nothing for the usual one."""
     return () if dtype == "fp32" else roman(dtype)
 
 

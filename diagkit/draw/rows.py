@@ -57,6 +57,7 @@ class Strand:
     label_x: float = -1e9
     owner: str = ""
     seat: Track | None = None
+    thin: bool = False
 
     @property
     def track(self) -> Track:
@@ -135,9 +136,9 @@ class Line:
         self.tracks.append(made)
         return made
 
-    def strand(self, axis: str, level: int, kind: str = "axis", owner: str = "") -> Strand:
+    def strand(self, axis: str, level: int, kind: str = "axis", owner: str = "", thin: bool = False) -> Strand:
         """A new wire, on no row yet."""
-        made = Strand(axis, level, kind, owner=owner)
+        made = Strand(axis, level, kind, owner=owner, thin=thin)
         self.strands.append(made)
         return made
 

@@ -74,6 +74,8 @@ def _wires(inks: _Inks) -> dict[str, Style]:
     for level, colour in enumerate(inks.levels):
         styles[f"wire-{level}"] = Style(stroke=colour)
         styles[f"item-{level}"] = Style(stroke=colour, width=2.0, dash=(2, 3))
+        styles[f"thin-wire-{level}"] = Style(stroke=colour, width=0.8)
+        styles[f"thin-item-{level}"] = Style(stroke=colour, width=1.0, dash=(1.5, 3))
         styles[f"solid-{level}"] = Style(fill=colour)
         styles[f"glyph-{level}"] = Style(stroke=colour, fill=inks.glyph)
         styles[f"label-{level}"] = Style(fill=colour)

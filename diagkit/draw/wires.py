@@ -16,7 +16,7 @@ def draw_wires(pen: Pen, line: Line) -> None:
         if strand.spans or strand.joins is not None:
             path = _path(pen, line, strand)
             if path is not None:
-                role = "item" if strand.kind == "item" else "wire"
+                role = ("thin-" if strand.thin else "") + ("item" if strand.kind == "item" else "wire")
                 pen.draw("wire", path, f"{role}-{strand.level}", strand.owner)
 
 
