@@ -77,31 +77,36 @@ def description(term: Term) -> str:
 
 def _legend(pen: Pen, term: Term, sheet: Sheet, right: float, low: float) -> tuple[float, float]:
     """The levels in their colours and what the letters stand for, on as many lines as it takes."""
-    if not is_labelled(term) and not scales(term):
+    shown = _swatches(term, sheet)
+    if not is_labelled(term) and not shown:
         return right, low
     x, y, room = LEFT, low + 14, max(right, 420.0)
     if depth(term) > 1:
         x, y = draw_graph(pen, term, y)
-    for level in (
-        () if depth(term) > 1 or not is_labelled(term) else sorted({0, 1} | {column.level for column in sheet.columns})
-    ):
-        runs = roman(f"ℓ{level} {LEVEL_NAMES[level]} memory" if level < 2 else f"ℓ{level} {LEVEL_NAMES[level]}s")
+    for role, runs in shown:
         wide = 32 + runs_width(runs, 11, SANS) + 26
         x, y = (LEFT, y + 20) if x + wide > room else (x, y)
-        pen.draw("line", polyline([(x, y - 4), (x + 24, y - 4)]), f"legend-{level}")
+        pen.draw("line", polyline([(x, y - 4), (x + 24, y - 4)]), role)
         pen.say(runs, x + 30, y, 11, "caption", "start", SANS)
         x += wide
-    if scales(term):
-        runs = roman("scales and zeros of codes")
-        pen.draw("line", polyline([(x, y - 4), (x + 24, y - 4)]), "thin-wire-0")
-        pen.say(runs, x + 30, y, 11, "caption", "start", SANS)
-        x += 56 + runs_width(runs, 11, SANS)
     for runs in _meanings(term):
         wide = runs_width(runs, 12) + 22
         x, y = (LEFT, y + 20) if x + wide > room else (x, y)
         pen.say(runs, x, y, 12, "caption", "start")
         x += wide
     return max(right, x), y + 12
+
+
+def _swatches(term: Term, sheet: Sheet) -> list[tuple[str, Runs]]:
+    """Lines of the legend: a colour for each level, where no graph of the levels says so, and thin wires."""
+    named = is_labelled(term) and depth(term) <= 1
+    levels = sorted({0, 1} | {column.level for column in sheet.columns}) if named else []
+    shown = [(f"legend-{level}", roman(_level_words(level))) for level in levels]
+    return shown + [("thin-wire-0", roman("scales and zeros of codes"))] * bool(scales(term))
+
+
+def _level_words(level: int) -> str:
+    return f"ℓ{level} {LEVEL_NAMES[level]} memory" if level < 2 else f"ℓ{level} {LEVEL_NAMES[level]}s"
 
 
 def _meanings(term: Term) -> list[Runs]:

@@ -16,7 +16,7 @@ from diagkit.draw.scales import scales
 from diagkit.draw.scene import Runs
 from diagkit.draw.typeset import formula, name_runs, raised, roman, short_name, source_name
 from diagkit.draw.wording import column_words
-from diagkit.term import Box, Term, depth, names
+from diagkit.term import Array, Box, Term, depth, names
 
 Key = tuple[str, int]
 """A wire in one place: its name and the region it lives in, -1 being global memory."""
@@ -121,13 +121,7 @@ class Planner:
     def sheet(self) -> Sheet:
         """The whole diagram: arrays, columns, results, tiles."""
         used = {wire for box in self.term.boxes for wire in box.inputs} | set(self.term.outputs)
-        sources = tuple(
-            Source(
-                (a.name, GLOBAL), names(a.axes), 0, format_note(a.dtype), source_name(a.name), thin=a.name in self.thin
-            )
-            for a in self.term.inputs
-            if a.name in used and a.name not in self.hidden
-        )
+        sources = tuple(self._source(a) for a in self.term.inputs if a.name in used and a.name not in self.hidden)
         outputs = tuple((wire, GLOBAL) for wire in self.term.outputs)
         columns = tuple(self._labelled() if self.shown else self._plain())
         tiles = {(n, *at): tile for n in range(len(self.term.regions)) for at, tile in self._tiles(n).items()}
@@ -136,6 +130,10 @@ class Planner:
         return Sheet(
             sources, columns, outputs, tiles, barred_axes(self.term), self.shown, loops=loops, notes=self.notes()
         )
+
+    def _source(self, array: Array) -> Source:
+        note, shown = format_note(array.dtype), source_name(array.name)
+        return Source((array.name, GLOBAL), names(array.axes), 0, note, shown, thin=array.name in self.thin)
 
     def notes(self) -> dict[str, Runs]:
         """The formats of wires that are not what is usual, small, for where their names stand."""
