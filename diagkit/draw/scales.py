@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 from diagkit.ops import LARGEST
-from diagkit.term import Box, Cast, Contract, Map, Reduce, Term, View, arg, names, plain
+from diagkit.term import Axes, Box, Cast, Contract, Map, Reduce, Term, View, arg, names, plain
 
 Codes = frozenset[str]
 """The codes, by wire, in which a wire is linear and whose scale has not come yet."""
@@ -59,7 +59,7 @@ def _dividing(term: Term, box: Box) -> tuple[str, ...]:
     return tuple(wire for wire in before.inputs if _fewer(term, wire, before.axes))
 
 
-def _fewer(term: Term, wire: str, axes: Iterable[Any]) -> bool:
+def _fewer(term: Term, wire: str, axes: Axes) -> bool:
     """Whether numbers lie over some of these axes and not over all, or are read for whole blocks of positions."""
     shown, wanted = term.wires[wire], set(names(axes))
     if shown.dtype == "bool" or shown.virtual or not set(names(shown.axes)) <= wanted:
@@ -113,10 +113,15 @@ def _role(term: Term, box: Map, wire: str) -> str:
 
 def _still(term: Term, box: Box, codes: Codes, mine: set[str]) -> Codes:
     """The codes that wait for a scale behind a box: all but those that have theirs; none behind what is not linear."""
-    left = set(_PASSES.get(type(box), lambda term, box, codes: frozenset())(term, box, codes))
+    left = set(_PASSES.get(type(box), _stop)(term, box, codes))
     for wire in sorted(mine):
         left -= {next((code for code in sorted(left) if _belongs(term, wire, code)), "")}
     return frozenset(left)
+
+
+def _stop(term: Term, box: Any, codes: Codes) -> Codes:
+    """No code goes on behind what is not linear."""
+    return frozenset()
 
 
 def _linear(term: Term, box: Any, codes: Codes) -> Codes:
