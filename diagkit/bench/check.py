@@ -38,6 +38,10 @@ class Check(Shown):
     * `tolerance`: what rounding explains; `unwritten`: elements that the kernel left as they were;
       `wrong`: elements that are NaN or infinite where float64 is not, or the other way round.
     * `sizes` and `seed`: what was run; `target`: where.
+
+    >>> found = Check("numba", (("q", 8),), 0, error=3e-7, tolerance=1e-6, unwritten=0, wrong=0)
+    >>> found.passed, bool(found), found.rows()[-1]
+    (True, True, ('verdict', 'agrees with float64'))
     """
 
     target: str

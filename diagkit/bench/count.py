@@ -15,7 +15,15 @@ from diagkit.term import FORMATS
 @dataclass(frozen=True, repr=False)
 class Counted(Shown):
     """Elements moved between slow and fast memory by (array, from level, to level, kind), counted by the
-    kernels of `target` at `sizes`; `formats` of the arrays."""
+    kernels of `target` at `sizes`; `formats` of the arrays.
+
+    >>> moved = {("Q", 0, 1, "input"): 8, ("O", 1, 0, "output"): 8}
+    >>> found = Counted("numba", (("q", 8),), moved, {"Q": "fp16", "O": "fp32"})
+    >>> found.total(), found.total_bytes(), found.bytes()["Q", 0, 1, "input"]
+    (16, 48, 16)
+    >>> found.rows()[1]
+    ('Q (input)', '8 elements, 16 bytes')
+    """
 
     target: str
     sizes: tuple[tuple[str, int], ...]

@@ -26,7 +26,14 @@ Predict = Callable[[Term, Mapping[str, int]], tuple[float, ...]]
 @dataclass(frozen=True, repr=False)
 class Inspection(Shown):
     """Kernels compiled for `target`, each with its buffers, its verdicts, and what the diagram predicts that it
-    holds in fast memory, in bytes (None where nothing was handed in)."""
+    holds in fast memory, in bytes (None where nothing was handed in).
+
+    >>> one = Compiled("O", "sm_90", 4, 2, 1024, 32, 0, (), (), {}, {}, 0, (0, 0), {}, False)
+    >>> row = (Verdict("no spills", "0 bytes a thread", True), Verdict("few waits", "no waits of this kind", None))
+    >>> found = Inspection("sm_90", (one,), (Buffers((), (), 0),), (row,), (None,))
+    >>> found.passed, found.verdict("few waits").mark, found.rows()[-2]
+    (True, '–', ('no spills', '✓ 0 bytes a thread'))
+    """
 
     target: str
     kernels: tuple[Compiled, ...]
@@ -86,8 +93,8 @@ def inspect(
     as contiguous, open sizes as multiples of 16. Raises FormatError for a format that the target lacks and for a
     kernel far beyond what a block may have there (see `resources`), WorkerError where the compiler fails.
     """
-    need_triton()
     row = architecture(target)
+    need_triton()
     ready = with_formats(program, dtypes) if dtypes is not None else program
     check_formats(ready, row)
     check_needs(ready, row)

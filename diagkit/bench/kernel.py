@@ -28,6 +28,21 @@ class Kernel:
 
     Tiles must have numbers; sizes that the program left open come from the arrays, or from the keywords
     of `check`, `count` and `measure`. Compiled at the first use, kept on disk by content.
+
+    >>> import diagkit as dk
+    >>> X = dk.array("X", dk.axis("x"))
+    >>> kernel = dk.Diagram(dk.exp(X, name="E"), name="exp").group(x="g_x").kernel("numba", x=8, g_x=4)
+    >>> kernel(X=[0.0, 1.0] * 4).round(3)[:2], kernel.source.target
+    (array([1.   , 2.718]), 'numba')
+    >>> bool(kernel.check(seed=0)), kernel.count().total_bytes()
+    (True, 64)
+    >>> kernel.measure(against="numpy", repeats=1).rivals[0].name, sorted(kernel.landscape(g_x=(2, 8)).times_s)
+    ('numpy', [(2,), (8,)])
+    >>> kernel.inspect("sm_42")
+    Traceback (most recent call last):
+    ...
+    diagkit.term.errors.InputError: no target 'sm_42'; use one of: sm_75 (T4), sm_80 (A100-SXM-80GB), sm_89 (L40S), \
+sm_90 (H100-SXM), sm_100 (B200), or another machine's name
     """
 
     program: Program

@@ -36,6 +36,12 @@ class Landscape(Shown):
     """Times by tile: `times_s` has the seconds of the fastest round at each combination of the tiles `names`.
 
     The fastest, not the median: what disturbs a run only ever makes it slower.
+
+    >>> found = Landscape("numba", "a CPU", ("g_q",), {(64,): 2e-3, (128,): 1e-3})
+    >>> found.best, found.loss(g_q=64), found.milliseconds
+    ((128,), 1.0, {(64,): 2.0, (128,): 1.0})
+    >>> found.rows()[1]
+    ('best', 'g_q=128: 1 ms')
     """
 
     target: str

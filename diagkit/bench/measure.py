@@ -27,7 +27,12 @@ UNEVEN = 1.0
 @dataclass(frozen=True)
 class Times:
     """Seconds of each run of one contestant, in order; what warmed up is not among them. `flops` are the
-    operations of its products, where they are known."""
+    operations of its products, where they are known.
+
+    >>> times = Times("numpy", (2.0, 1.0, 4.0), flops=12)
+    >>> times.median_s, times.spread, times.rate
+    (2.0, 1.5, 6.0)
+    """
 
     name: str
     runs_s: tuple[float, ...]
@@ -55,6 +60,13 @@ class Measured(Shown):
 
     `ratio(name)` is the median, over the rounds, of the rival's time over the kernel's: above 1 the kernel
     is faster. Against "gemm" it compares FLOP per second: the fraction of the matrix product's rate.
+
+    >>> kernel, rival = Times("kernel", (1.0, 2.0, 1.0), 8), Times("numpy", (3.0, 4.0, 5.0), 8)
+    >>> found = Measured("numba", "a CPU", (("q", 8),), False, kernel, (rival,))
+    >>> found.ratio("numpy"), found.compare(overlapped_s=0.5, serial_s=1.5).within
+    (3.0, True)
+    >>> found.rows()[1]
+    ('kernel', '1 s (spread 100%), 0.0 GFLOP/s')
     """
 
     target: str
@@ -105,7 +117,12 @@ def _times_text(times: Times) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Compared(Shown):
-    """A measured time beside its prediction, in seconds: between `overlapped_s` and `serial_s`, or not."""
+    """A measured time beside its prediction, in seconds: between `overlapped_s` and `serial_s`, or not.
+
+    >>> found = Compared(measured_s=3e-3, overlapped_s=1e-3, serial_s=2e-3)
+    >>> found.within, found.rows()[-1]
+    (False, ('verdict', 'slower than serial, 3x overlapped'))
+    """
 
     measured_s: float
     overlapped_s: float

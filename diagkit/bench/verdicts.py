@@ -14,7 +14,11 @@ _WIDE = 0.9
 
 @dataclass(frozen=True)
 class Verdict:
-    """One check: its name, what was found, and whether it passed (None: it does not apply here)."""
+    """One check: its name, what was found, and whether it passed (None: it does not apply here).
+
+    >>> Verdict("no spills", "0 bytes a thread", True).mark, Verdict("few waits", "none of this kind", None).mark
+    ('✓', '–')
+    """
 
     name: str
     text: str

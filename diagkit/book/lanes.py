@@ -35,7 +35,12 @@ def _overhead(pipeline: Pipeline, slot: Slot, unit: float) -> float | None:
 
 def lanes(pipeline: Pipeline, steps: int = 4, title: str = "", theme: str = "light") -> Picture:
     """The first steps of a pipeline as lanes: boxes as wide as they take, coloured by unit, overhead hatched,
-    a dotted line where the tensor cores had to wait for a softmax."""
+    a dotted line where the tensor cores had to wait for a softmax.
+
+    >>> from diagkit.machine import load, pipeline
+    >>> lanes(pipeline(load("H100-SXM"), "fp16", "intra"), 2).caption
+    'intra-warpgroup overlap, 2 steps: tensor cores busy 75.0% of the time in the long run'
+    """
     named = title or f"{pipeline.overlap}-warpgroup overlap"
     boxes = sorted(lane_boxes(pipeline, steps), key=lambda box: (box.lane, box.start, box.unit))
     waits = [(pipeline.clocks or 1) * float(at) for at in pipeline.barriers(steps)]

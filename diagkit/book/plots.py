@@ -24,7 +24,19 @@ Point = tuple[str, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """A figure and what it shows in words."""
+    """A figure and what it shows in words.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from diagkit.machine import load
+    >>> plot = roofline([load("T4")])
+    >>> with TemporaryDirectory() as folder:
+    ...     plot.save(f"{folder}/t4.svg")
+    ...     [path.name for path in Path(folder).iterdir()]
+    ['t4.svg']
+    >>> str(plot), plot.png()[1:4]
+    ('Roofline: T4', b'PNG')
+    """
 
     figure: Any
     text: str
@@ -78,6 +90,10 @@ def roofline(
 
     `machines` are `Machine`s: each is drawn in `dtype`, or in fp32 where it states no such peak. `points`
     are (name, FLOP per byte, FLOP/s). Both axes are logarithmic.
+
+    >>> from diagkit.machine import load
+    >>> str(roofline([load("T4"), load("H100-SXM")], [("attention", 43, 1e14)]))
+    'Roofline: T4, H100-SXM'
     """
     if not isinstance(machines, Sequence) or not all(hasattr(one, "roof") for one in machines):
         raise BookError(f"{machines!r} are no machines", remedy='write roofline([machine.load("H100-SXM")])')
@@ -87,7 +103,8 @@ def roofline(
         draw_roof(axes, machine, dtype if dtype in machine.formats else "fp32", colour)
     for point, marker in zip(points, MARKERS, strict=False):
         draw_point(axes, point, marker)
-    axes.legend(loc="lower right", fontsize=8, frameon=False)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(loc="lower right", fontsize=8, frameon=False)
     return Plot(figure, f"{title}: {', '.join(machine.name for machine in machines)}")
 
 
@@ -121,6 +138,14 @@ def curves(
 
     Several names with blanks between, such as "q x", take the same value.
     `mark` draws upright lines at named values. A formula that still holds a symbol is refused.
+
+    >>> from diagkit.term import size
+    >>> str(curves({"moved": size("q") * size("d")}, ("q", [1, 2, 4]), {"d": 32}, title="Q"))
+    'Q: moved for q from 1 to 4'
+    >>> curves({"moved": size("q") * size("d")}, ("q", [1, 2, 4]), {})
+    Traceback (most recent call last):
+    ...
+    diagkit.book.errors.BookError: no size is given for d; `at` takes sizes in elements, by name
     """
     names, values = along
     symbol = " = ".join(names.split())
@@ -149,7 +174,7 @@ def evaluated(formula: Any, sizes: Mapping[str, int]) -> float:
     found = sympy.sympify(formula).subs({size(name): value for name, value in sizes.items()})
     missing = sorted(map(str, found.free_symbols))
     if missing:
-        raise BookError(f"no size is given for {', '.join(missing)}")
+        raise BookError(f"no size is given for {', '.join(missing)}", remedy="`at` takes sizes in elements, by name")
     return float(found)
 
 
@@ -159,6 +184,9 @@ def agreement(
     """Predictions against what was measured: a mark for each (predicted, measured) pair, in groups by name.
 
     The line is where both are equal, the band within that part of it. Both axes are in `unit`.
+
+    >>> str(agreement({"FA3": [(500.0, 480.0), (600.0, 610.0)]}, title="predicted and measured"))
+    'predicted and measured: 2 pairs of FA3'
     """
     figure, axes = canvas(title, f"measured, {unit}", f"predicted, {unit}", (7.2, 5.6))
     numbers = [number for pairs in groups.values() for pair in pairs for number in pair]
@@ -179,7 +207,11 @@ def scatter(
     groups: Mapping[str, Sequence[tuple[float, float, str]]], x: str, y: str, title: str = "", named: str | None = None
 ) -> Plot:
     """Points (x, y, name) in groups, upwards in powers of ten; those of the group `named`, or else the first, carry
-    their names."""
+    their names.
+
+    >>> str(scatter({"recipes": [(8.0, 1e-3, "int8"), (4.0, 1e-2, "int4")]}, "bits", "error", title="cost of bits"))
+    'cost of bits: 2 points of recipes'
+    """
     figure, axes = canvas(title, x, y, (7.2, 5.0))
     for place, (group, points) in enumerate(groups.items()):
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
@@ -226,6 +258,10 @@ def landscape(
     `value` is a formula, or a mapping from (row, column) to numbers; `rows` and `columns` are the names of
     the two sizes with their values, `at` the other sizes. `within` is a formula and its limit: tiles beyond
     stay empty, as do those that the mapping lacks. `mark` is the (row, column) to frame.
+
+    >>> from diagkit.term import size
+    >>> str(landscape(size("g") * size("s"), ("g", [16, 32]), ("s", [16, 32]), mark=(32, 16), title="held"))
+    'held: g by s, marked g=32 s=16'
     """
     heights = heights_of(value, rows, columns, at or {}, within)
     figure, axes = canvas(title, columns[0], rows[0])

@@ -22,6 +22,12 @@ class Record(Shown):
 
     Its display shows nothing that differs from run to run or between machines: an error is shown as being
     below its tolerance. The error and the time themselves are for the report.
+
+    >>> found = Record("both agree", error=2e-7, tolerance=1e-6, bytes_predicted=64, bytes_counted=64)
+    >>> found.verdict, found.reason, [name for name, _ in found.rows()]
+    ('holds', None, ['check', 'error', 'bytes predicted', 'bytes counted', 'verdict'])
+    >>> Record("they do not", error=2.0, tolerance=1e-6).verdict
+    'fails: error 2 exceeds 1e-06'
     """
 
     check: str

@@ -13,7 +13,12 @@ from diagkit.term import DiagkitError
 
 @dataclass(frozen=True, repr=False)
 class Refusal(Shown):
-    """An error that was expected: its kind, and what it says about axis, box, reason and remedy."""
+    """An error that was expected: its kind, and what it says about axis, box, reason and remedy.
+
+    >>> from diagkit.term import AxisError
+    >>> Refusal(AxisError("no axis 'y'", axis="y", remedy="use one of: q, x")).rows()[:2]
+    [('refused', 'AxisError'), ('axis', 'y')]
+    """
 
     error: DiagkitError
 

@@ -37,6 +37,11 @@ class Entry:
     * `loads`, `stores`: wires, in the order of the function's array parameters (loads first).
     * `parameters`: further parameters after the arrays, by name, in order.
     * `options`: what the compiler is told when it runs (name, number), where the target has such.
+
+    >>> import diagkit as dk
+    >>> made = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E"), name="exp").kernel("numba").source
+    >>> made.entry("E").loads, made.entry("E").stores
+    (('X',), ('E',))
     """
 
     kernel: str
@@ -52,6 +57,13 @@ class Source:
     """Kernels as text: `lines` in order, one `entry` per kernel of the program, for one `target`.
 
     It displays as its own text. `text` is what is compiled, `path()` the file that holds it.
+
+    >>> import diagkit as dk
+    >>> made = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E"), name="exp").kernel("numba").source
+    >>> made.text.splitlines()[2]
+    'import math'
+    >>> sorted(made.provenance()), made.entry("E").kernel, len(made.key), made.path().suffix
+    (['E', 'X'], 'E', 16, '.py')
     """
 
     target: str

@@ -37,6 +37,19 @@ class BitsLaw(Shown):
     * `accumulator`: the format that the diagram gathers in.
 
     Source: arXiv 2412.03317, section 4.3, with moved and resident operands told apart.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> law = dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b").bits()
+    >>> law.transfers
+    a*b_C*c + 2*a*b*sqrt(b_A)*sqrt(b_B)*sqrt(b_C_acc)*c/sqrt(M)
+    >>> law.ruling
+    2*a*b*sqrt(b_A)*sqrt(b_B)*sqrt(b_C_acc)*c/sqrt(M)
+    >>> law.exponents()
+    {'all': 3/2, 'operands': 1, 'accumulators': 1/2}
+    >>> law.gain("int8"), law.gain("fp8e4m3")
+    (2, 2)
     """
 
     optimum: Optimum

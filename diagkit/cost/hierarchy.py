@@ -25,6 +25,14 @@ class Rule(Shown):
     """A named rule applied to one diagram: the formula, in `unit`, and why it holds.
 
     `parts` are the terms it is the sum of, each with its beta.
+
+    >>> import diagkit as dk
+    >>> q, x, d = dk.axes("q x d")
+    >>> Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
+    >>> flash = dk.Diagram(dk.attention(Q, K, V, over=x, features=d)).fuse().group(q="g_q").stream(x="s_x")
+    >>> rule = flash.caching("M", "N")
+    >>> rule.formula, rule.at(q=64, x=64, d=4, M=128, N=2), rule.unit
+    (2*d*q + 4*d**2*q*x/(M*N), 1536, 'elements')
     """
 
     name: str
@@ -147,6 +155,14 @@ class LevelOptimum(Shown):
 
     * `levels`: (number, name, optimum, bandwidth) per level below the first;
     * `time`: the sum over levels of H*(M_l) / bandwidth_l, in seconds.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> tiled = dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b")
+    >>> slow, fast = dk.Level("global", 0), dk.Level("shared", 1, capacity="M", bandwidth="B")
+    >>> tiled.level_optimum(dk.LevelGraph((slow, fast))).at(a=100, b=100, c=100, M=400, B=1000)
+    110.0
     """
 
     levels: tuple[tuple[int, str, Optimum, Any], ...]
@@ -220,7 +236,16 @@ def _room(graph: LevelGraph, number: int, caches: tuple[str, ...]) -> Any:
 @dataclass(frozen=True, repr=False)
 class Network(Shown):
     """What several devices send each other when an axis is shared out: `moved` by (array, what), in elements
-    received by all devices together. What each device holds of its own is not sent."""
+    received by all devices together. What each device holds of its own is not sent.
+
+    >>> import diagkit as dk
+    >>> q, x, d = dk.axes("q x d")
+    >>> Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
+    >>> flash = dk.Diagram(dk.attention(Q, K, V, over=x, features=d)).fuse().group(q="g_q").stream(x="s_x")
+    >>> shared = flash.network(x=8)
+    >>> shared.devices, shared.total(), shared.total(q=64, x=64, d=4)
+    (8, 14*d*q + 14*q, 4480)
+    """
 
     axis: str
     devices: Any

@@ -45,6 +45,14 @@ class LegalTile(Shown):
     a formula for it exists; `loss` is what the tile's shape costs against it (transfers without
     ceilings over the bound, minus 1); `edges` what short tiles at the ends cost on top; `reasons` say why
     a tile is a multiple of what.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> tiled = dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b")
+    >>> found = tiled.legal_tile(4096, a=1024, b=1024, c=1024)
+    >>> found.tiles, found.held, found.moved, round(found.loss, 2)
+    ({'g_a': 48, 'g_c': 32, 's_b': 32}, 4096, 57671680, 0.65)
     """
 
     tiles: Mapping[str, int]

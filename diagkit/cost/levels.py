@@ -83,6 +83,15 @@ class LevelTransfers(Transfers):
 
     Under a mask that skips chunks the inner tiles must divide the outer ones: only then do the chunks that
     one level skips consist of chunks that the next one skips.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> moved = dk.Diagram(C).group(a="g_a").group(level=2, a="w_a").level_transfers()
+    >>> moved.between(1).total(), moved.between(2).total(a=8, b=2, c=3, g_a=4, w_a=2)
+    (a*b + a*c + b*c*ceiling(a/g_a), 64)
+    >>> sum(moved.at(a=8, b=2, c=3, g_a=4, w_a=2).values()), moved.total(a=8, b=2, c=3, g_a=4, w_a=2)
+    (116, 116)
     """
 
     dividing: tuple[tuple[Any, Any], ...] = ()

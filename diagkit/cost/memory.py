@@ -50,6 +50,17 @@ class Memory(Shown):
 
     `paper` is the napkin form: loads, chunks and stored outputs only, one column per kernel; in `apart` one
     for each box that reads a chunk, with the chunks that this box reads.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> held = dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b").memory()
+    >>> held.peak(), held.where(), held.per_kernel()
+    (g_a*g_c + g_a*s_b + g_c*s_b, ((0, 'C.part'), (0, 'C.new')), (g_a*g_c + g_a*s_b + g_c*s_b,))
+    >>> held.columns()[0, "store"], held.at(g_a=4, g_c=8, s_b=2, a=16, b=16, c=16)[0, "store"]
+    (g_a*g_c, 32)
+    >>> held.napkin().peak(), held.bytes("fp16").peak(g_a=4, g_c=8, s_b=2)
+    (g_a*g_c + g_a*s_b + g_c*s_b, 112)
     """
 
     live: tuple[Column, ...]

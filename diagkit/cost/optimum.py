@@ -37,6 +37,15 @@ class Optimum(Shown):
     * `method`: how it was solved; `relaxations`: what was assumed on the way; `unit`: of all of these.
 
     Source: arXiv 2412.03317, section 4.1 (form of the optimum), 3.1 (matmul) and 3.2 (attention).
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> best = dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b").optimum(memory="M")
+    >>> best.tiles, best.transfers
+    ({g_a: sqrt(M), g_c: sqrt(M)}, a*c + 2*a*b*c/sqrt(M))
+    >>> best.beta, best.at(a=100, b=100, c=100, M=400)
+    (1/2, 110000.0)
     """
 
     tiles: Mapping[Any, Any]

@@ -19,7 +19,14 @@ USUAL = 6.0
 @dataclass(frozen=True)
 class WireRange:
     """One row: a wire, its format, its `bound`, the smallest and the largest number of the format, and what may go
-    wrong: "overflows", "saturates", "vanishes", or nothing."""
+    wrong: "overflows", "saturates", "vanishes", or nothing.
+
+    >>> import diagkit as dk
+    >>> grown = dk.Diagram(dk.exp(dk.array("X", dk.axis("x"), dtype="fp16"), name="E"))
+    >>> row = grown.ranges({"X": (0, 20)}, x=8).rows[-1]
+    >>> row.wire, row.dtype, row.largest, row.trouble
+    ('E', 'fp16', 65504.0, 'overflows: 4.852e+08 is beyond 6.55e+04')
+    """
 
     wire: str
     dtype: str
@@ -35,6 +42,12 @@ class Ranges(Shown):
 
     `flagged` are the rows with trouble: a wire that may hold a number larger than its format does (integers and
     8-bit floats saturate, wider floats become infinite), or of which even the largest may round to 0.
+
+    >>> import diagkit as dk
+    >>> grown = dk.Diagram(dk.exp(dk.array("X", dk.axis("x"), dtype="fp16"), name="E"))
+    >>> found = grown.ranges({"X": (0, 20)}, x=8)
+    >>> [row.wire for row in found.rows], [row.wire for row in found.flagged]
+    (['X', 'E'], ['E'])
     """
 
     rows: tuple[WireRange, ...]

@@ -16,7 +16,15 @@ CELL = "text-align:left;padding:1px 10px 1px 0"
 
 
 class Shown:
-    """A cost that displays as a table; subclasses give its rows, the first of which is the head."""
+    """A cost that displays as a table; subclasses give its rows, the first of which is the head.
+
+    >>> import diagkit as dk
+    >>> print(dk.Diagram(dk.exp(dk.array("Q", dk.axis("q")), name="E")).transfers())
+    array  kind    levels  elements
+    Q      input   0 → 1   q
+    E      output  1 → 0   q
+    total                  2*q
+    """
 
     def _table(self) -> Table:
         raise NotImplementedError

@@ -22,6 +22,12 @@ class Transfer(NamedTuple):
 
     `kind`: "input" (an input array is loaded), "output" (a diagram's output is stored), "spill" (an
     intermediate is stored for another kernel), "refill" (it is loaded there).
+
+    >>> import diagkit as dk
+    >>> moved = dk.Diagram(dk.exp(dk.array("Q", dk.axis("q")))).transfers()
+    >>> key = next(iter(moved))
+    >>> str(key), key.array, key.source, key.target, moved["Q", 0, 1, "input"]
+    ('input Q', 'Q', 0, 1, q)
     """
 
     array: str
@@ -44,6 +50,19 @@ class Transfers(Shown, Mapping[Transfer, Any]):
     covered exactly, so a short edge tile costs what it holds. A load through a view is one of the array that
     is viewed (see `cost.through`). Source: arXiv 2412.03317, sections 2.2 and 2.3,
     with ceilings.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> moved = dk.Diagram(C).group(a="g_a").transfers()
+    >>> moved.by_array()
+    {'A': a*b, 'B': b*c*ceiling(a/g_a), 'C': a*c}
+    >>> moved.by_kind()
+    {'input': a*b + b*c*ceiling(a/g_a), 'output': a*c}
+    >>> moved.per_group().total(), moved.relaxed().total()
+    (b*c + b*g_a + c*g_a, a*b*c/g_a + a*b + a*c)
+    >>> moved.bytes("fp16").by_array()["A"], moved.bytes({"A": "int8"}).by_array()["A"]
+    (2*a*b, a*b)
     """
 
     amounts: Amounts

@@ -31,7 +31,14 @@ UNITS = ("tensor", "fma", "special")
 
 
 class Task(NamedTuple):
-    """What is counted: the box of one kernel (by number), and the unit that does it."""
+    """What is counted: the box of one kernel (by number), and the unit that does it.
+
+    >>> import diagkit as dk
+    >>> q, d = dk.axes("q d")
+    >>> done = dk.Diagram(dk.total(dk.array("Q", q, d), over=d, name="T")).work()
+    >>> next(iter(done)), done[0, "T", "fma"]
+    (Task(kernel=0, box='T', unit='fma'), d*q)
+    """
 
     kernel: int
     box: str
@@ -43,6 +50,17 @@ class Work(Shown, Mapping[Task, Any]):
     """A map from `Task` to a formula: FLOP for "tensor", operations for the other units.
 
     What a kernel does again in every tile, or in every chunk, is counted each time.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.exp(dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="AB"), name="C")
+    >>> done = dk.Diagram(C).work()
+    >>> done.flop(), done.mac(a=2, b=3, c=5), done.flop(a=2, b=3, c=5), done.total(a=2, b=3, c=5)
+    (2*a*b*c, 30, 60, 70)
+    >>> done.by_unit(), done.by_box()["C"]
+    ({'tensor': 2*a*b*c, 'fma': 0, 'special': a*c}, {'special': a*c})
+    >>> list(done.at(a=2, b=3, c=5).values()), done.relaxed() == done
+    ([60, 10], True)
     """
 
     amounts: tuple[tuple[Task, Any], ...]

@@ -48,6 +48,19 @@ class Derivation:
 
     `stages` and `captions` are what a strip of pictures needs: a diagram before each step and the last,
     and between each two the rule as it was called and the reason.
+
+    >>> import diagkit as dk
+    >>> S = dk.array("S", dk.axis("q"), dk.axis("x"))
+    >>> steps = dk.Diagram(dk.logsumexp(S, over="x", name="L")).fuse().stream(x="s_x").derivation
+    >>> steps
+    diagram
+    1. stream(x='s_x')  [relabel]  carried from chunk to chunk of x: L.max, L.sum; a factor that no element enters
+    carries each partial sum past a new chunk
+          m_new = Max(m, m_chunk)
+          exp(S - m_new) / exp(S - m) = exp(m - m_new)
+          z_new = z*exp(m - m_new) + z_chunk
+    >>> len(steps.stages), steps.captions[0][0], steps.latex().count("=")
+    (2, "stream(x='s_x')", 3)
     """
 
     term: Term = field(repr=False)

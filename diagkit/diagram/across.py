@@ -18,6 +18,14 @@ class Across:
     """One prediction for each machine, or the reason why there is none.
 
     `found` and `refused` are by machine, in the order asked.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> tiled = dk.Diagram(C, name="product").group(a="g_a", c="g_c").stream(b="s_b")
+    >>> found = tiled.across(["T4", "H100-SXM"], "fp16", a=4096, b=4096, c=4096)
+    >>> found.best(), found.table().column("machine")
+    ('H100-SXM', ['T4', 'H100-SXM'])
     """
 
     found: Mapping[str, Prediction]

@@ -26,6 +26,17 @@ class Balance:
     * `parts` of the transfers over the work, in elements per FLOP: formulas in M (elements) and sizes, each with
       its exponent of M;
     * `intensity`: FLOP that the machine does for each value that it moves; `dtype`: the format of values.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> found = dk.Diagram(C).group(a="g_a", c="g_c").stream(b="s_b").balance("H100-SXM")
+    >>> found.ratio, found.moving(65536), round(found.least_memory)
+    (1/(2*b) + 1/sqrt(M), 0.00390625, 697821)
+    >>> {axis: round(least) for axis, least in found.least_size().items()}
+    {'b': 295}
+    >>> found.rows()[0], len(found.table().rows) == len(found.rows())
+    (('machine', 'H100-SXM, global, fp16'), True)
     """
 
     machine: Machine

@@ -79,6 +79,24 @@ class Configuration:
     * `variables` and `operations`: the two tables; `threads` of a worker, `rows` (elements of the axes that workers
       share out) that a worker takes, `flop` of a row and a chunk, `clock_hz`;
     * `asked`: the workers that the tile of a block asks for, or None for as many as fit.
+
+    >>> import diagkit as dk
+    >>> q, x, d = dk.axes("q x d")
+    >>> Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
+    >>> flash = dk.Diagram(dk.attention(Q, K, V, over=x, features=d)).fuse().group(q="g_q").stream(x="s_x")
+    >>> laid = flash.group(level=2, q="w_q").formats("fp16").configuration("H100-SXM", d=128, w_q=64, s_x=64)
+    >>> laid.worker, laid.fitting, laid.workers, laid.held("block"), laid.held("worker"), laid.moved("worker")
+    ('warpgroup', 5, 5, 65536.0, 32768.0, 0)
+    >>> laid.limits, laid.by_unit, laid.bound, laid.clocks
+    ({'shared': 5.09375, 'register': 5.251282051282051}, {'tensor': 8.0, 'fma': 1.134765625, 'special': 4.0625},
+    'tensor', 8.0)
+    >>> laid.chunk_bytes, round(1e6 * laid.compute_s, 2), round(1e6 * laid.transfer_s, 2), round(laid.least_rows)
+    (32768.0, 1.4, 1.29, 295)
+    >>> round(laid.rows_for("tensor")), round(laid.ideal_rate / 1e12), round(laid.pipeline().tensor_busy, 2)
+    (295, 989, 1.0)
+    >>> laid.memory_table().rows[0], laid.throughput_table().rows[0], laid.summary().rows[0], laid.assumed[0][0]
+    (('Q', 'tile', 'shared, warpgroup', 'w_q × d', 'fp16', '1', '16384'), ('attention.QK', 'tensor', 'fp16', '16384',
+    '4096', '4'), ('warpgroups', '5.1 by shared memory, 5.3 by registers: 5'), 'buffers')
     """
 
     machine: Machine

@@ -37,6 +37,79 @@ class Diagram(Term):
     >>> S = dk.einsum("q d, x d -> q x", dk.array("Q", q, d), dk.array("K", x, d))
     >>> dk.Diagram(S, name="scores").outputs
     ('S',)
+
+    Steps: each returns a new diagram, and the derivation remembers it.
+
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> Q, K, V = dk.array("Q", q, d), dk.array("K", x, d), dk.array("V", x, d)
+    >>> P = dk.softmax(dk.einsum("q d, x d -> q x", Q, K, name="S"), over=x, name="P")
+    >>> naive = dk.Diagram(dk.einsum("q x, x d -> q d", P, V, name="O"), name="attention")
+    >>> flash = naive.fuse().group(q="g_q").stream(x="s_x")
+    >>> [box.name for box in naive.hoist("O").boxes], len(flash.split(x=2).regions)
+    (['S', 'P.max', 'P.exp', 'P.sum', 'O.acc', 'O'], 2)
+    >>> flash.unstream().ungroup() == naive.fuse(), len(naive.open("P").boxes), flash.derivation.captions[1][0]
+    (True, 6, "group(q='g_q')")
+
+    Costs, as formulas in elements:
+
+    >>> naive.transfers().total(), flash.memory().peak(), flash.work().flop()
+    (2*d*q + 2*d*x + 4*q*x, 2*d*g_q + 2*d*s_x + g_q*s_x + 2*g_q, 4*d*q*x)
+    >>> flash.optimum("M").transfers, flash.bits().gain("int8"), flash.caching("M", "N").formula
+    (2*d*q + 4*d**2*q*x/M, 12/5, 2*d*q + 4*d**2*q*x/(M*N))
+    >>> flash.cross_transfer("M", "N", "B", "C").formula, flash.network(x=2).total()
+    (4*d**2*q*x/(C*M) - 4*d**2*q*x/(C*M*N) + 2*d*q/B + 4*d**2*q*x/(B*M*N), 2*d*q + 2*q)
+    >>> tile = flash.legal_tile(8192, q=64, x=64, d=8)
+    >>> tile.tiles, flash.ranges(q=64, x=64, d=8).flagged, naive.replay(flash.derivation) == flash
+    ({'g_q': 64, 's_x': 16}, (), True)
+
+    Numbers, programs and kernels:
+
+    >>> arrays = {"Q": np.eye(4), "K": np.eye(4), "V": np.eye(4)}
+    >>> flash.reference(**arrays)[0].round(3), flash.law(trials=2, **arrays).error < 1e-12
+    (array([0.475, 0.175, 0.175, 0.175]), True)
+    >>> flash.lower(g_q=2, s_x=2).count(**arrays).total(), flash.kernel("numba", g_q=2, s_x=2, d=4).target
+    (96, 'numba')
+
+    Several levels of memory:
+
+    >>> graph = dk.LevelGraph((dk.Level("global", 0), dk.Level("shared", 1, capacity="M", bandwidth="B")))
+    >>> flash.level_optimum(graph).time
+    2*d*q/B + 4*d**2*q*x/(B*M)
+    >>> deep = flash.group(level=2, q="w_q")
+    >>> deep.level_transfers().total(q=4, x=4, d=4, g_q=4, w_q=2, s_x=2), deep.level_memory()[2].peak()
+    (160, 2*d*s_x + 2*d*w_q + s_x*w_q + 2*w_q)
+    >>> deep.nested().deepest, deep.formats("fp16").configuration("H100-SXM", d=64, w_q=64, s_x=64).bound
+    (2, 'special')
+
+    Fewer bits:
+
+    >>> eight = naive.smooth(K="x").rotate("Q", "K", over="d").scale(P=256).quantize("V", "int8", over="d").fuse()
+    >>> [step.rule for step in eight.steps], eight.part("V.codes").outputs, sorted(eight.prepared(**arrays))
+    (['smooth', 'rotate', 'scale', 'quantize', 'fuse'], ('V.codes',), ['K.rotated', 'Q.rotated', 'V.codes',
+    'V.scale'])
+    >>> naive.recipe("fp8 per tensor").inputs[0].dtype, list(naive.errors(["fp8 per tensor"], {"eye": arrays}).error)
+    ('fp32', [('fp8 per tensor', 'eye')])
+    >>> halves = naive.cast(P="fp16").permute(x="reversed").formats("fp16").fuse().stream(x="s_x")
+    >>> halves.accumulate("fp16").forms[0].state[0].dtype
+    'fp16'
+
+    On machines, by the numbers of data/machines:
+
+    >>> flash.on("T4", "fp16", q=64, x=64, d=8).fits, flash.across(["T4"], "fp16", q=64, x=64, d=8).best()
+    (True, 'T4')
+    >>> len(flash.sweep("T4", "fp16", q=64, x=64, d=8, g_q=[16, 32], s_x=16))
+    2
+    >>> round(flash.balance("T4", d=64).least_memory)
+    52000
+
+    Pictures:
+
+    >>> str(naive.diff(flash)).splitlines()[0], flash.svg()[:4], flash.strip().svg[:4]
+    ('S: level 0 -> 1', '<svg', '<svg')
+    >>> with TemporaryDirectory() as folder:
+    ...     flash.save(f"{folder}/flash.svg").name
+    'flash.svg'
     """
 
     def __init__(self, *outputs: Node, name: str = "diagram", **parts: Any) -> None:

@@ -18,7 +18,13 @@ Data = Mapping[str, Mapping[str, Any]]
 @dataclass(frozen=True, repr=False)
 class Errors(Shown):
     """Root mean square errors against float64: `error[recipe, data]`, and `bits[recipe, data]` that a number of the
-    streamed arrays takes, its share of the scales included. Displays as a table; `points` are for a plot."""
+    streamed arrays takes, its share of the scales included. Displays as a table; `points` are for a plot.
+
+    >>> at = [("fp8", "normal"), ("int8", "normal")]
+    >>> found = Errors(dict(zip(at, (0.01, 0.002), strict=True)), dict(zip(at, (8.0, 8.5), strict=True)))
+    >>> found.recipes, found.data, found.points("normal"), found.ratio("fp8", "int8", "normal")
+    (['fp8', 'int8'], ['normal'], [(8.0, 0.01, 'fp8'), (8.5, 0.002, 'int8')], 5.0)
+    """
 
     error: Mapping[tuple[str, str], float]
     bits: Mapping[tuple[str, str], float]

@@ -39,6 +39,19 @@ class Prediction:
     * `times`: seconds per resource, with the serial and the overlapped bound;
     * `fetched`: bytes from global memory alone and together (see `ASSUMED`), and into registers where the diagram
       has labels for them; `work` by unit; `without`: the assumptions that are switched off.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> tiled = dk.Diagram(C, name="product").group(a="g_a", c="g_c").stream(b="s_b")
+    >>> found = tiled.on("H100-SXM", "fp16", a=4096, b=4096, c=4096)
+    >>> found.tiles, found.fits, found.timed()
+    ({'g_a': 304, 'g_c': 256, 's_b': 64}, True, ('310.5 to 484.1', '284 to 443', 'global'))
+    >>> found.but("unshared") == found.leaving_out("unshared"), round(found.energy.total, 3)
+    (True, 0.085)
+    >>> found.rows()[0], found.switched_off().column("time, µs")
+    (('machine', 'H100-SXM, fp16'), ['310.5 to 484.1', '138.9 to 213.7', '310.5 to 484.1', '310.5 to 449.4', '138.9 to
+    179'])
     """
 
     machine: Machine

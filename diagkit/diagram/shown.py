@@ -15,7 +15,17 @@ from diagkit.term import DiagkitError, Term
 
 @dataclass(frozen=True)
 class Picture:
-    """A finished picture: displays inline, `svg` is its text, `caption` says in words what it shows."""
+    """A finished picture: displays inline, `svg` is its text, `caption` says in words what it shows.
+
+    >>> import diagkit as dk
+    >>> from tempfile import TemporaryDirectory
+    >>> strip = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E"), name="exp").fuse().strip()
+    >>> with TemporaryDirectory() as folder:
+    ...     strip.save(f"{folder}/exp.svg").name
+    'exp.svg'
+    >>> strip.svg[:4], strip.caption
+    ('<svg', 'exp')
+    """
 
     svg: str
     caption: str

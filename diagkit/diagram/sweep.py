@@ -55,6 +55,16 @@ class Sweep:
     * "fits": whether a block of the machine has what is held; "tensor" FLOP, "fma" and "special" operations;
     * seconds per resource ("time global" ...; nan where the machine states no rate), "overlapped" and
       "serial" bounds, the "bottleneck", and "rate": matrix FLOP/s at most.
+
+    >>> import diagkit as dk
+    >>> a, b, c = dk.axes("a b c")
+    >>> C = dk.einsum("a b, b c -> a c", dk.array("A", a, b), dk.array("B", b, c), name="C")
+    >>> tiled = dk.Diagram(C, name="product").group(a="g_a", c="g_c").stream(b="s_b")
+    >>> found = tiled.sweep(["T4", "H100-SXM"], "fp16", a=4096, b=4096, c=4096, g_a=[64, 128], g_c=128, s_b=32)
+    >>> len(found), found.units["moved"], found.row(0)["machine"], len(found.where(machine="T4", fits=True))
+    (4, 'bytes', 'T4', 2)
+    >>> found.best()["machine"], found.sorted("overlapped").row(0)["g_a"]
+    ('H100-SXM', 128)
     """
 
     name: str

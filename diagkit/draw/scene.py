@@ -134,7 +134,12 @@ class Words:
 
 @dataclass(frozen=True)
 class Scene:
-    """A picture before it has a style: marks back to front, then words, on a sheet of a size."""
+    """A picture before it has a style: marks back to front, then words, on a sheet of a size.
+
+    >>> page = Scene(100.0, 50.0, (), ())
+    >>> page.shifted(5.0, 7.0).width, page.shifted(5.0, 7.0).height
+    (105.0, 57.0)
+    """
 
     width: float
     height: float

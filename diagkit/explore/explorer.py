@@ -44,6 +44,14 @@ class Explorer:
     >>> shown = Explorer(tiled, machine="A100-SXM-80GB", a=4096, b="a", c="a", g_a=128, g_c=128, s_b=32)
     >>> shown.reading.moved, shown.at(g_a=256).reading.moved
     (2181038080, 1644167168)
+
+    >>> shown.term.name, shown.formats[:2], shown.choices("s_b")[:3], dict(shown.sizes)["c"]
+    ('matmul', ('fp16', 'fp32'), (1, 2, 4), 4096)
+    >>> shown.svg()[:4], shown.scene().width > 0
+    ('<svg', True)
+
+    >>> type(shown.widget()).__name__
+    'VBox'
     """
 
     def __init__(

@@ -49,7 +49,14 @@ class State:
 class Reading:
     """What moves and is held (bytes), the `room` of a block, the times, FLOP per byte; the best legal tile with its
     own, or why there is none (`no_best`); and why this tile is none (`reasons`). `fetched` are the bytes that the
-    times are for: what moves, or less where groups share."""
+    times are for: what moves, or less where groups share.
+
+    >>> import diagkit as dk
+    >>> double = dk.Diagram(2 * dk.array("X", dk.axis("x")), name="double").group(x="g_x")
+    >>> found = dk.Explorer(double, machine="T4", dtype="fp16", x=4096, g_x=1024).reading
+    >>> found.moved, found.held, found.room, found.intensity, found.reasons
+    (16384, 2048, 65536, 0.0, ())
+    """
 
     state: State
     moved: int

@@ -27,7 +27,13 @@ OWN_INSTRUCTIONS = ("sm_90", "sm_100", "sm_103")
 
 @dataclass(frozen=True)
 class Case:
-    """A forward pass of attention as somebody ran it: `heads` is batch times heads, None where not said."""
+    """A forward pass of attention as somebody ran it: `heads` is batch times heads, None where not said.
+
+    >>> from diagkit.machine.files import load
+    >>> run = Case(load("H100-SXM"), "FA3-fp8", "fp8e4m3", d=128, causal=True, length=4096)
+    >>> run.formats, run.of("fp16").formats, run.steps
+    (('fp8e4m3', 'fp8e4m3'), ('fp16', 'fp16'), 16.5)
+    """
 
     machine: Machine
     impl: str

@@ -43,6 +43,12 @@ class Anchor:
     """One published speed: `tflops` at a sequence length, forward (FLOP: 4 B H Nq Nk d, exact pairs if causal).
 
     `without` names the assumptions that its prediction does without.
+
+    >>> first = anchors()[0]
+    >>> first.machine.name, first.heads, first.case.length, first.row()[:2]
+    ('H100-SXM', 128, 4096, ('H100-SXM', 'FA3'))
+    >>> first.tflops, first.predicted / first.tflops - 1 == first.error
+    (476.0, True)
     """
 
     gpu: str
@@ -124,6 +130,19 @@ class Comparison:
     >>> found = compare().only(impl="FA3", dtype="fp16", gpu="H100-SXM", causal=False)
     >>> len(found.anchors), found.median_error < 0.05
     (9, True)
+
+    >>> import diagkit as dk
+    >>> fa3 = compare().family("FA3")
+    >>> fa3.worst.impl[:3], len(fa3.pairs) == len(fa3.anchors) == sum(len(one.anchors) for one in fa3.groups())
+    ('FA3', True)
+    >>> [fa3.assumed[0][0], fa3.assumptions().column("assumption")[0], fa3.implementations().head[0]]
+    ['softmax', 'softmax', 'implementation']
+    >>> fa3.without("softmax").median_error > fa3.median_error, fa3.switched_off().head
+    (True, ('without', 'FA3', 'all'))
+    >>> fa3.summed()[0], len(fa3.summary()) == len(fa3.table().rows), len(fa3.rows()) == len(fa3.anchors)
+    ('H100-SXM', True, True)
+    >>> [fa3.left_out[0][0][:8], fa3.notes()[0][:6]]
+    ['backward', 'median']
     """
 
     anchors: tuple[Anchor, ...]

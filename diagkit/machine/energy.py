@@ -27,6 +27,10 @@ class Energy:
 
     >>> Energy((("global", 3e-3),), (("tensor", 1e-3),)).moving_share
     0.75
+
+    >>> spent = Energy((("global", 3e-3),), (("tensor", 1e-3),))
+    >>> spent.total, spent.table().column("mJ")
+    (0.004, ['3', '1', '4'])
     """
 
     moving: tuple[tuple[str, float], ...]

@@ -37,6 +37,9 @@ class Number:
 
     >>> Number("device.clock_hz", 1_830_000_000, "datasheet", "published").unit
     'Hz'
+
+    >>> Number("device.clock_hz", 1.83e9, "data sheet", "published").row()
+    ('device.clock_hz', '1.83 GHz', 'published', 'data sheet')
     """
 
     field: str
@@ -66,6 +69,15 @@ class Machine:
     >>> h100 = load("H100-SXM")
     >>> h100.peak("fp16"), h100.bandwidth("global"), h100.capacity("register")
     (989400000000000.0, 3350000000000.0, 262144)
+
+    >>> from diagkit.machine.files import load
+    >>> h100 = load("H100-SXM")
+    >>> h100.multiprocessors, h100.clock_hz, h100.power_w, h100.text("target"), h100.formats[:2]
+    (132, 1830000000.0, 700.0, 'sm_90', ('fp16', 'bf16'))
+    >>> h100.tensor_rate("fp16"), h100.fma_rate("fp32"), h100.exp_rate()
+    (4096.0, 256.0, 16.0)
+    >>> h100.count("shared"), h100.total("shared"), h100.fields()[0], h100.number("device.clock_hz").grade
+    (132, 30818304, 'device.multiprocessors', 'published')
     """
 
     name: str

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from diagkit.term import MissingKeyError
+
 Row = tuple[str, str, str, str]
 HEAD: Row = ("field", "value", "grade", "source")
 PREFIXES = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3), ("", 1.0))  # no P: the field says 1979 TFLOP/s
@@ -102,6 +104,9 @@ class Sheet:
     unit    clocks
     tensor  6
     per row
+
+    >>> Sheet(("machine", "SMs"), (("T4", "40"), ("H100-SXM", "132"))).column("SMs")
+    ['40', '132']
     """
 
     head: tuple[str, ...]
@@ -109,9 +114,12 @@ class Sheet:
     notes: tuple[str, ...] = ()
 
     def column(self, name: str) -> list[str]:
-        """The cells of one column."""
-        place = self.head.index(name)
-        return [row[place] for row in self.rows]
+        """The cells of one column. Errors: MissingKeyError that lists the columns."""
+        if name not in self.head:
+            raise MissingKeyError(
+                f"no column {name!r}", remedy=f"the columns are: {', '.join(filter(None, self.head))}"
+            )
+        return [row[self.head.index(name)] for row in self.rows]
 
     def __repr__(self) -> str:
         return "\n".join([*aligned([self.head, *self.rows]), *self.notes])

@@ -36,7 +36,11 @@ Operation = tuple[str, int, int]  # kind, step, warpgroup
 
 @dataclass(frozen=True)
 class Slot:
-    """One operation at its place in the schedule; times in units of a step's products."""
+    """One operation at its place in the schedule; times in units of a step's products.
+
+    >>> Slot("QK", 0, 1, Fraction(0), Fraction(1, 2)).end
+    Fraction(1, 2)
+    """
 
     kind: str
     step: int
@@ -75,6 +79,12 @@ class Pipeline:
     * `sigma`: time of softmax over that of the products; `overlap`: "intra" (one warpgroup) or "inter";
     * `warpgroups`: how many take turns (1 for "intra"); `overhead`: the part of sigma beyond exponentials, over them;
     * `first`: the part of the products that QK takes; `clocks`: what the products of a step take, where known.
+
+    >>> turns = Pipeline(Fraction(1, 2), "intra", 2)
+    >>> turns.time, turns.scheduled_time(), turns.tensor_busy, turns.softmax_busy
+    (Fraction(1, 1), Fraction(119, 120), 1.0, 0.5)
+    >>> turns.assumed[0][0], turns.exponentials_end(turns.schedule(1)[0])
+    ('softmax', None)
     """
 
     sigma: Fraction

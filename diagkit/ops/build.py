@@ -375,7 +375,9 @@ def scalar(name: str) -> Callable[..., Any]:
         return formula(row.symbolic, operands)
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"`{row.symbolic.__name__}` of values (element by element) or of formulas."
+    call, result = row.example
+    first = f"`{row.symbolic.__name__}` of values (element by element, work for the {row.unit} unit) or of formulas."
+    function.__doc__ = f"{first}\n\n    >>> {call}\n    {result}\n    "
     return function
 
 

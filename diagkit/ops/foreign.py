@@ -63,7 +63,15 @@ class Same:
 
 
 class Foreign:
-    """The ways of arrays, numbers and truths that a value of a diagram does not have."""
+    """The ways of arrays, numbers and truths that a value of a diagram does not have.
+
+    >>> import diagkit as dk
+    >>> dk.array("X", dk.axis("x")).shape
+    Traceback (most recent call last):
+    ...
+    diagkit.term.errors.MissingNameError: a value of a diagram has no 'shape'; sizes come with the arrays; its axes \
+are .axes, and the size of an axis q is q.size
+    """
 
     __hash__ = object.__hash__
 

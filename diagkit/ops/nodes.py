@@ -56,6 +56,10 @@ class Node(Foreign):
     >>> S = dk.array("S", *dk.axes("q x"))
     >>> S * 2 <= dk.index(dk.axis("x"))
     <map over (q, x)>
+
+    >>> import diagkit as dk
+    >>> dk.exp(dk.array("X", dk.axis("x"))).named("E").name
+    'E'
     """
 
     source: Array | Box

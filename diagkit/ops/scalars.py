@@ -17,31 +17,32 @@ from diagkit.term import DiagkitError, finite, quotient, where
 class Scalar:
     """A scalar function: `symbolic` is sympy's class, `numpy` and `torch` the library's name for it,
     `unit` who computes it ("fma": one multiply-add slot, "special": the special-function unit) and
-    `slots` how many results of that unit one value takes."""
+    `slots` how many results of that unit one value takes. `example` is a call with its result, for the docstring."""
 
     name: str
     symbolic: Any
     numpy: str
     torch: str
     unit: str
+    example: tuple[str, str]
     slots: int = 1
 
 
 _ROWS = (
-    Scalar("exp", sympy.exp, "exp", "exp", "special"),
-    Scalar("log", sympy.log, "log", "log", "special"),
-    Scalar("tanh", sympy.tanh, "tanh", "tanh", "special"),
-    Scalar("erf", sympy.erf, "erf", "erf", "special"),
-    Scalar("sin", sympy.sin, "sin", "sin", "special"),
-    Scalar("cos", sympy.cos, "cos", "cos", "special"),
-    Scalar("sign", sympy.sign, "sign", "sign", "fma"),
-    Scalar("floor", sympy.floor, "floor", "floor", "fma"),
-    Scalar("abs", sympy.Abs, "abs", "abs", "fma"),
-    Scalar("maximum", sympy.Max, "maximum", "maximum", "fma"),
-    Scalar("minimum", sympy.Min, "minimum", "minimum", "fma"),
-    Scalar("finite", finite, "finite", "finite", "fma"),
-    Scalar("quotient", quotient, "quotient", "quotient", "special"),
-    Scalar("where", where, "where", "where", "fma"),
+    Scalar("exp", sympy.exp, "exp", "exp", "special", ("exp(0)", "1")),
+    Scalar("log", sympy.log, "log", "log", "special", ("log(1)", "0")),
+    Scalar("tanh", sympy.tanh, "tanh", "tanh", "special", ("tanh(0)", "0")),
+    Scalar("erf", sympy.erf, "erf", "erf", "special", ("erf(0)", "0")),
+    Scalar("sin", sympy.sin, "sin", "sin", "special", ("sin(0)", "0")),
+    Scalar("cos", sympy.cos, "cos", "cos", "special", ("cos(0)", "1")),
+    Scalar("sign", sympy.sign, "sign", "sign", "fma", ("sign(-3)", "-1")),
+    Scalar("floor", sympy.floor, "floor", "floor", "fma", ("floor(2.5)", "2")),
+    Scalar("abs", sympy.Abs, "abs", "abs", "fma", ("absolute(-3)", "3")),
+    Scalar("maximum", sympy.Max, "maximum", "maximum", "fma", ("maximum(1, 2)", "2")),
+    Scalar("minimum", sympy.Min, "minimum", "minimum", "fma", ("minimum(1, 2)", "1")),
+    Scalar("finite", finite, "finite", "finite", "fma", ("finite(float('-inf'))", "0")),
+    Scalar("quotient", quotient, "quotient", "quotient", "special", ("quotient(1, 0)", "0")),
+    Scalar("where", where, "where", "where", "fma", ("where(True, 1, 2)", "1")),
 )
 
 

@@ -253,7 +253,15 @@ class ArrayTile(Tile, Run):
 class LevelCount:
     """What a program on several levels moved and held: `transfers` in elements by (array, from level, to
     level, kind); `formats` of the arrays; `peaks` by level, the most elements that one memory of it held;
-    `flops` of contractions."""
+    `flops` of contractions.
+
+    >>> import diagkit as dk
+    >>> import numpy as np
+    >>> tiled = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E")).group(x="g_x").group(level=2, x="w_x")
+    >>> found = tiled.nested(g_x=4, w_x=2).count(X=np.zeros(8, np.float32))
+    >>> found.between(1), found.total_bytes(2)
+    ({('X', 0, 1, 'input'): 8, ('E', 1, 0, 'output'): 8}, 64)
+    """
 
     transfers: dict[Key, int]
     formats: dict[str, str]

@@ -16,6 +16,11 @@ class Lowered:
     """Loop nests of `term`; `sizes` are (name, number) of the axes and tiles that were bound.
 
     What was left open stays a symbol.
+
+    >>> import diagkit as dk
+    >>> made = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E"), name="exp").group(x="g_x").lower()
+    >>> made.missing, made.at(x=8, g_x=4).missing, made.deepest, made.pseudocode() == str(made)
+    (('x', 'g_x'), (), 1, True)
     """
 
     term: Term

@@ -101,7 +101,15 @@ def _bytes(bits: int) -> float:
 @dataclass(frozen=True, repr=False)
 class Count:
     """What a program moved and held: `transfers` in elements by (array, from level, to level, kind);
-    `formats` of the arrays; `held` per kernel, in fast memory; `flops` of its contractions."""
+    `formats` of the arrays; `held` per kernel, in fast memory; `flops` of its contractions.
+
+    >>> import diagkit as dk
+    >>> import numpy as np
+    >>> made = dk.Diagram(dk.exp(dk.array("X", dk.axis("x"), dtype="fp16"), name="E"), name="exp").group(x=4).lower()
+    >>> found = made.count(X=np.zeros(8, np.float16))
+    >>> found.total(), found.total_bytes(), found.peak, found.peak_bytes, found.bytes()["X", 0, 1, "input"]
+    (16, 32, 4, 8, 16)
+    """
 
     transfers: dict[Key, int]
     formats: dict[str, str]

@@ -23,6 +23,9 @@ class Span:
     """How much of an axis a kernel holds at a time: `tile` elements of its `size`.
 
     `role` is "group", "stream" or "whole"; a whole axis is one tile of its own size.
+
+    >>> Span("q", 512, 64, "group").tile
+    64
     """
 
     axis: str
@@ -130,7 +133,11 @@ class Free:
 
 @dataclass(frozen=True)
 class ParFor:
-    """The independent tiles along `axis`: ceil(size / tile) of them, in any order or at once."""
+    """The independent tiles along `axis`: ceil(size / tile) of them, in any order or at once.
+
+    >>> ParFor("q", 512, 64, ()).column
+    'q'
+    """
 
     axis: str
     size: Any
@@ -152,6 +159,9 @@ class For:
     ``first(axis)`` and ``last(axis)``: its first and last position along a grouped axis. Chunk numbers
     run from lo // tile up to but without ceil(hi / tile). Chunks that lie in full_lo <= j < full_hi are
     live throughout: there the masks named in `masks` hold everywhere and need not be applied.
+
+    >>> For("x", 512, 64, 0, 512, ()).column
+    'x'
     """
 
     axis: str
@@ -198,6 +208,17 @@ class Kernel:
     * `spans`: every axis of its wires, and how much of it is held at a time.
     * `wires`: every wire in it (loaded, made, carried, stored), with axes, format and whether virtual.
     * `body`: nested `ParFor`s, then loads, boxes, perhaps one `For`, and stores.
+
+    >>> import diagkit as dk
+    >>> q, x = dk.axes("q x")
+    >>> rows = dk.Diagram(dk.total(dk.array("X", q, x), over=x, name="T")).group(q=4).stream(x=8)
+    >>> (kernel,) = rows.lower(q=16, x=16).kernels
+    >>> kernel.span["q"].tile, kernel.wire["X"].dtype, list(kernel.arrays), kernel.tile(rows.wires["X"].axes)
+    (4, 'fp32', ['X', 'T'], (4, 8))
+    >>> kernel.loop.axis, [loop.axis for loop in kernel.groups], [line.kind for line in kernel.part("loop")]
+    ('x', ['q'], ['load', 'compute', 'compute', 'update', 'free'])
+    >>> len(kernel.statements), len(kernel.inner), kernel.narrowed
+    (10, 4, {})
     """
 
     name: str

@@ -23,6 +23,14 @@ class Nested(Lowered):
 
     * `term`: the diagram; `nests`: its kernels, each as every level has it; `sizes`: (name, number) of the axes
       and tiles that were bound, tiles of all levels.
+
+    >>> import diagkit as dk
+    >>> grown = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E"), name="exp")
+    >>> made = grown.group(x="g_x").group(level=2, x="w_x").nested()
+    >>> made.deepest, made.at(x=8, g_x=4, w_x=2).run(X=[0.0] * 8)[:2]
+    (2, array([1., 1.]))
+    >>> made.pseudocode().splitlines()[0]
+    '# exp: levels global, shared, register'
     """
 
     term: Term

@@ -24,6 +24,20 @@ class Program(Lowered):
 
     * `term`: the diagram; `kernels`: the nests; `sizes`: (name, number) of the axes and tiles that were
       bound. What was left open stays a symbol in the kernels.
+
+    >>> import diagkit as dk
+    >>> made = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E"), name="exp").group(x="g_x").lower()
+    >>> made.deepest, made.at(g_x=4).run(X=[0.0] * 8)[:2]
+    (1, array([1., 1.]))
+    >>> print(made.at(x=8, g_x=4).pseudocode())
+    # exp: loads and stores are global <-> shared memory
+    <BLANKLINE>
+    kernel E:                          # boxes E
+        par x_tile in x by 4:          # 2 independent tiles of x
+            X <- load X[x_tile]   (4)  # X · input
+            E = exp(X)            (4)  # E · special, in place of X
+            store E -> E[x_tile]  (4)  # E · output
+            free E
     """
 
     term: Term

@@ -22,7 +22,11 @@ Sizes = Mapping[str, Any]
 @dataclass(frozen=True)
 class Run:
     """The positions that one coordinate reads: ``start + stride * u`` for u = 0, 1, ... below `count`, each
-    once as the axes `axes` run; with a `block`, the numbers of the blocks of so many positions."""
+    once as the axes `axes` run; with a `block`, the numbers of the blocks of so many positions.
+
+    >>> Run(("x",), start=2, stride=3, count=4).ends
+    (2, 11)
+    """
 
     axes: tuple[str, ...]
     start: Any
@@ -43,6 +47,13 @@ class Alias:
     per axis of the array, where 0 <= position < size for every (position, size) of `bounds`; else it is 0.
 
     Views of views are followed to the array that has the elements. Bounds that surely hold are left out.
+
+    >>> from diagkit.term.boxes import Axis
+    >>> from diagkit.term.symbols import coordinate
+    >>> x, y = Axis("x", 8), Axis("y", 3)
+    >>> shift = Alias("X", (x,), (y,), (coordinate("y") + 2,))
+    >>> shift.runs, shift.read, shift.whole, shift.at(lambda size: size) == shift
+    ((Run(axes=('y',), start=2, stride=1, count=3, block=1),), ('y',), False, True)
     """
 
     array: str
@@ -121,7 +132,12 @@ def _countable(alias: Alias, sizes: Sizes) -> bool:
 
 
 def shifted(position: Any, read: Any) -> Any | None:
-    """How far `position` lies beyond the coordinate `read`, where that is the same everywhere; else None."""
+    """How far `position` lies beyond the coordinate `read`, where that is the same everywhere; else None.
+
+    >>> from diagkit.term.symbols import coordinate, size
+    >>> shifted(coordinate("x") + size("n"), coordinate("x")), shifted(2 * coordinate("x"), coordinate("x"))
+    (n, None)
+    """
     difference = sympy.expand(position - read)
     return difference if all(symbol.is_positive for symbol in difference.free_symbols) else None
 

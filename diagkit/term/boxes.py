@@ -38,6 +38,10 @@ class Axis:
 
     >>> Axis("q").size, Axis("d", 64).size, Axis("x").blocks(64).size
     (q, 64, ceiling(x/64))
+
+    >>> x = Axis("x")
+    >>> x.size, x.derived, x.blocks(64).derived
+    (x, False, True)
     """
 
     name: str
@@ -142,7 +146,13 @@ def distinct(axes: Axes, owner: str, box: str | None = None) -> None:
 
 @dataclass(frozen=True)
 class Box:
-    """One column: makes the wire `name` over `axes` from the wires `inputs`."""
+    """One column: makes the wire `name` over `axes` from the wires `inputs`.
+
+    >>> import diagkit as dk
+    >>> box = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E")).box("E")
+    >>> box.name, box.axes, box.inputs, box.kind
+    ('E', (Axis('x'),), ('X',), 'map')
+    """
 
     name: str
     axes: Axes
@@ -205,7 +215,11 @@ class Contract(Box):
 
 @dataclass(frozen=True, repr=False)
 class Index(Box):
-    """The position 0, 1, 2, ... along its one axis; made where it is used, never moved."""
+    """The position 0, 1, 2, ... along its one axis; made where it is used, never moved.
+
+    >>> Index("#x", (Axis("x"),), ()).kind
+    'index'
+    """
 
     kind: ClassVar[str] = "index"
 
@@ -213,7 +227,11 @@ class Index(Box):
 @dataclass(frozen=True, repr=False)
 class Cast(Box):
     """The input, rounded to the number format `dtype` (to nearest, ties to even; fp8, int8 and
-    int4 saturate)."""
+    int4 saturate).
+
+    >>> Cast("C", (Axis("x"),), ("X",), "fp16").dtype
+    'fp16'
+    """
 
     dtype: str
     kind: ClassVar[str] = "cast"
@@ -237,7 +255,13 @@ class View(Box):
 @dataclass(frozen=True, repr=False)
 class Block(Box):
     """Named boxes that draw as one glyph: `title` says which, `body` are the boxes inside, the last of
-    which makes the wire `name`. A block can be opened: its body takes its place."""
+    which makes the wire `name`. A block can be opened: its body takes its place.
+
+    >>> import diagkit as dk
+    >>> (block,) = dk.Diagram(dk.softmax(dk.array("S", dk.axis("x")), over="x", name="P")).boxes
+    >>> block.title, [box.name for box in block.body]
+    ('softmax', ['P.max', 'P.exp', 'P.sum', 'P'])
+    """
 
     title: str
     body: tuple[Box, ...]

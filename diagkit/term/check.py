@@ -108,7 +108,11 @@ _FORMAT_OF: dict[type[Box], Callable[..., str]] = {
 
 
 def wire_format(box: Box, formats: Sequence[str]) -> str:
-    """The number format of the wire that a primitive makes from inputs of those formats."""
+    """The number format of the wire that a primitive makes from inputs of those formats.
+
+    >>> wire_format(Cast("C", (), ("X",), "fp16"), ["fp32"]), wire_format(Index("i", (), ()), [])
+    ('fp16', 'int32')
+    """
     return _FORMAT_OF[type(box)](box, formats)
 
 

@@ -31,7 +31,14 @@ class InputError(DiagkitError):
 
 
 class MissingKeyError(InputError, KeyError):
-    """An amount that a table of costs does not have under the name asked for."""
+    """An amount that a table of costs does not have under the name asked for.
+
+    >>> import diagkit as dk
+    >>> dk.Diagram(dk.exp(dk.array("X", dk.axis("x")))).transfers()["X"]
+    Traceback (most recent call last):
+    ...
+    diagkit.term.errors.MissingKeyError: no amount 'X'; a key is, for example, ('X', 0, 1, 'input')
+    """
 
     __str__ = Exception.__str__  # KeyError would quote the message
 

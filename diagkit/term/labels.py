@@ -20,6 +20,9 @@ class Label:
 
     >>> Label("group", "q", size("g_q"))
     Label('group', 'q', size('g_q'))
+
+    >>> Label("group", "q", size("g_q")).order, Label("stream", "x", 64, level=2)
+    ((1, 'group', 'q'), Label('stream', 'x', 64, level=2))
     """
 
     kind: str
@@ -56,7 +59,12 @@ def tile_size(tile: Any, axis: str, prefix: str) -> Any:
 @dataclass(frozen=True)
 class State:
     """One thing a stream carries from chunk to chunk: wire `name` over `axes`, begun at `start` (a
-    number), replaced after each chunk by the wire `new` that the step makes; at least fp32."""
+    number), replaced after each chunk by the wire `new` that the step makes; at least fp32.
+
+    >>> import sympy
+    >>> State("m", (), sympy.S.NegativeInfinity, "m.new")
+    State('m', (), exact('-oo'), 'm.new', 'fp32')
+    """
 
     name: str
     axes: Axes
@@ -80,8 +88,13 @@ class StreamForm:
     * `tail`: primitives after the loop; they read the state and make the region's outputs.
     * `merge`: primitives that combine two partial states: read `m.left` and `m.right` for each state
       `m` and make `m.merged`.
-    * `identity`: the equations used, as pairs of expressions; `method`: "hoisted", "normalised",
+    * `identity`: the equations used, as pairs of expressions; `method`: "plain", "hoisted", "normalised",
       "power sums" or "lemma: <name>".
+
+    >>> import diagkit as dk
+    >>> (form,) = dk.Diagram(dk.total(dk.array("X", dk.axis("x")), over="x", name="T")).stream(x="s_x").forms
+    >>> form.axis, [state.name for state in form.state], [box.name for box in form.step], form.carried, form.method
+    ('x', ['T'], ['T.part', 'T.new'], (), 'plain')
     """
 
     axis: str
@@ -113,6 +126,12 @@ class Step:
     `kind` is "relabel" (identical columns) or "rewrite" (other columns, same numbers); `rule` names it;
     `call` is the method and its arguments, so that it can be replayed; `identity` the equations used;
     `before` the value it was taken from.
+
+    >>> import diagkit as dk
+    >>> double = dk.Diagram(2 * dk.array("X", dk.axis("x")), name="double").group(x="g_x")
+    >>> step = double.steps[0]
+    >>> step.kind, step.rule, step.call
+    ('relabel', 'group', ('group', (('x', 'g_x'),)))
     """
 
     kind: str

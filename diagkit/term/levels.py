@@ -20,6 +20,10 @@ class Level:
 
     Capacity and bandwidth are in one unit, elements or bytes, and may be symbols; `role` is the place in a
     theme's level colours.
+
+    >>> shared = Level("shared", 1, capacity="M", bandwidth="B")
+    >>> shared.name, shared.role, shared.children
+    ('shared', 1, 1)
     """
 
     name: str
@@ -97,6 +101,12 @@ def at_level(term: AnyTerm, level: int) -> AnyTerm:
 
 
 def outer_tiles(term: Term, kind: str, axis: str, level: int) -> tuple[Any, ...]:
-    """The tiles of `axis` at the levels above `level`, largest first; the axis itself is not among them."""
+    """The tiles of `axis` at the levels above `level`, largest first; the axis itself is not among them.
+
+    >>> import diagkit as dk
+    >>> double = dk.Diagram(2 * dk.array("X", dk.axis("x")), name="double").group(x="g_x").group(level=2, x="w_x")
+    >>> outer_tiles(double, "group", "x", 2), outer_tiles(double, "group", "x", 1)
+    ((g_x,), ())
+    """
     found = (label for label in term.labels if (label.kind, label.axis) == (kind, axis))
     return tuple(label.tile for label in sorted(found, key=lambda label: label.level) if label.level < level)

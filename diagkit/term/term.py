@@ -19,7 +19,12 @@ from diagkit.term.symbols import exact, size
 @dataclass(frozen=True)
 class Wire:
     """A wire: its name, axes and number format. A `virtual` wire depends on positions only: it is made
-    again wherever it is read, and never stored or moved."""
+    again wherever it is read, and never stored or moved.
+
+    >>> import diagkit as dk
+    >>> dk.Diagram(dk.exp(dk.array("X", dk.axis("x"), dtype="fp16"), name="E")).wires["E"]
+    Wire(name='E', axes=(Axis('x'),), dtype='fp16', virtual=False)
+    """
 
     name: str
     axes: Axes
@@ -34,6 +39,10 @@ class Region:
     `boxes` are names of boxes, in order; `loads` the wires it reads from slow memory (in order of first
     use; aliases under their own names), `stores` those it writes there, `inner` those that live and die on
     chip.
+
+    >>> import diagkit as dk
+    >>> dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E")).regions
+    (Region(boxes=('E',), loads=('X',), stores=('E',), inner=()),)
     """
 
     boxes: tuple[str, ...]
@@ -57,6 +66,20 @@ class Term:
     >>> sums = Term((Array("X", (x,)),), (Reduce("s", (), ("X",), "sum", ("x",)),), ("s",), "sums")
     >>> sums.regions
     (Region(boxes=('s',), loads=('X',), stores=('s',), inner=()),)
+
+    >>> import diagkit as dk
+    >>> q, d = dk.axes("q d", d=8)
+    >>> total = dk.total(dk.exp(dk.array("Q", q, d), name="E"), over=d, name="T")
+    >>> made = dk.Diagram(total, name="sums").fuse().group(q="g_q").stream(d="s_d")
+    >>> made.open_sizes, made.axes["d"], made.axis("q"), made.box("E").kind, [box.name for box in made.consumers("E")]
+    (('q',), Axis('d', 8), Axis('q'), 'map', ['T'])
+    >>> made.level("E"), made.label("group", "q"), made.kept, made.array("Q"), made.wires["T"].dtype
+    (1, Label('group', 'q', size('g_q')), frozenset(), 'Q', 'fp32')
+    >>> (region,) = made.regions
+    >>> [box.name for box in made.primitives(region)], made.form(region).method, list(made.grouped(region))
+    (['E', 'T'], 'plain', ['q'])
+    >>> made.merges(region, "q"), [box.name for box in made.flat], made.erase().labels, made.replace(name="rows").name
+    (False, ['E', 'T'], (), 'rows')
     """
 
     inputs: tuple[Array, ...]
@@ -226,7 +249,13 @@ class Term:
 
 
 def flatten(boxes: Iterable[Box]) -> tuple[Box, ...]:
-    """`boxes` with every block replaced by its body, throughout."""
+    """`boxes` with every block replaced by its body, throughout.
+
+    >>> import diagkit as dk
+    >>> norm = dk.softmax(dk.array("S", dk.axis("x")), over="x", name="P")
+    >>> [box.name for box in flatten(dk.Diagram(norm).boxes)]
+    ['P.max', 'P.exp', 'P.sum', 'P']
+    """
     flat: list[Box] = []
     for box in boxes:
         flat += flatten(box.body) if isinstance(box, Block) else (box,)
