@@ -34,7 +34,7 @@ def as_float(amount: Any, name: str) -> float:
     >>> as_float(10**400, "moved")
     Traceback (most recent call last):
     ...
-    diagkit.term.errors.InputError: moved is a number of 1330 bits, and a float holds 1024; use smaller sizes
+    diagkit.term.errors.InputError: moved is a number of 1329 bits, and a float holds 1024; use smaller sizes
     """
     try:
         return float(amount)
