@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from diagkit.cost.bounds import Bound, Rules, first_bound
 from diagkit.cost.show import Shown, Table
 from diagkit.ops import format_range
-from diagkit.term import Cast, InputError, Term
+from diagkit.term import Array, Box, Cast, InputError, Map, State, StreamForm, Term, arg
 
 USUAL = 6.0
 """The largest magnitude taken for an input of which nothing is said: a million normal numbers stay below it."""
@@ -38,7 +38,7 @@ class WireRange:
 
 @dataclass(frozen=True, repr=False)
 class Ranges(Shown):
-    """The bounds of every wire beside the ranges of their formats; displays as a table.
+    """The bounds of every wire, and of all that streams carry, beside the ranges of their formats; shown as a table.
 
     `flagged` are the rows with trouble: a wire that may hold a number larger than its format does (integers and
     8-bit floats saturate, wider floats become infinite), or of which even the largest may round to 0.
@@ -86,7 +86,8 @@ def ranges(term: Term, /, bounds: Mapping[str, Any] | None = None, **sizes: int)
     """What every wire may hold when the axes have these sizes and the inputs these bounds.
 
     A bound is the largest magnitude, or (least, largest); an input without one lies within 6, and codes lie
-    where their format does. Raises InputError for a size that is missing and an input that does not exist.
+    where their format does. What a stream carries is bounded by what it holds after the last chunk, in the format
+    that it is gathered in. Raises InputError for a size that is missing and an input that does not exist.
 
     >>> import diagkit as dk
     >>> q, x, d = dk.axes("q x d")
@@ -110,8 +111,47 @@ def ranges(term: Term, /, bounds: Mapping[str, Any] | None = None, **sizes: int)
     start = {name: first_bound(array, *_ends(given.get(name), array.dtype)) for name, array in inputs.items()}
     found = term.fold(Rules(term, numbers).cases(), start)
     meant = found | {box.name: found[box.inputs[0]] for box in term.flat if isinstance(box, Cast)}
-    shown = [wire for wire in term.wires if term.wires[wire].dtype != "bool"]
-    return Ranges(tuple(_row(term.wires[wire].dtype, found[wire], meant[wire], wire) for wire in shown))
+    shown = {wire: term.wires[wire].dtype for wire in term.wires if term.wires[wire].dtype != "bool"}
+    for form in term.forms:
+        held = _carried(term, form, found, numbers)
+        meant, found = {**meant, **held}, {**found, **held}
+        shown |= {state.name: _narrower(state.dtype, shown.get(state.name)) for state in form.state}
+    return Ranges(tuple(_row(dtype, found[wire], meant[wire], wire) for wire, dtype in shown.items()))
+
+
+def _carried(term: Term, form: StreamForm, found: Mapping[str, Bound], numbers: Mapping[str, int]) -> dict[str, Bound]:
+    """What the states hold after all chunks: after one chunk, the whole axis, where they began."""
+    starts = {state.name: state for state in form.state}
+    boxes = (*form.fixed, *(_begun(box, starts) for box in form.step))
+    made = {box.name for box in boxes}
+    read = {wire: None for box in boxes for wire in box.inputs if wire not in made}
+    inputs = tuple(_array(term, starts, wire) for wire in read)
+    known = {wire: first_bound(array, *_start(starts[wire])) if wire in starts else found[wire]
+             for wire, array in zip(read, inputs, strict=True)}  # fmt: skip
+    chunk = Term(inputs, boxes, tuple(state.new for state in form.state))
+    after = chunk.fold(Rules(chunk, numbers).cases(), known)
+    return {state.name: after[state.new] for state in form.state}
+
+
+def _begun(box: Box, starts: Mapping[str, State]) -> Box:
+    """A formula with the states as they begin, so that the largest of -inf and m is known to be m."""
+    if not isinstance(box, Map):
+        return box
+    known = {arg(place): starts[wire].start for place, wire in enumerate(box.inputs) if wire in starts}
+    return replace(box, expr=box.expr.xreplace(known))
+
+
+def _array(term: Term, starts: Mapping[str, State], wire: str) -> Array:
+    axes = starts[wire].axes if wire in starts else term.wires[wire].axes
+    return Array(wire, axes)
+
+
+def _start(state: State) -> tuple[float, float]:
+    return float(state.start), float(state.start)
+
+
+def _narrower(dtype: str, other: str | None) -> str:
+    return dtype if other is None else min(dtype, other, key=lambda name: format_range(name)[1])
 
 
 def _ends(given: Any, dtype: str) -> tuple[float, float]:
