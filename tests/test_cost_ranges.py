@@ -177,3 +177,53 @@ def test_ranges_of_formats_are_those_of_their_numbers(dtype: str) -> None:
     kept = dk.Diagram(dk.cast(dk.array("X", dk.axis("x")), dtype)) if dtype not in ("int32", "int64") else None
     if kept is not None:
         np.testing.assert_array_equal(kept(X=np.float64([smallest, largest])), [smallest, largest])
+
+
+def _streamed() -> dk.Diagram:
+    return attention().fuse().stream(x="s_x")
+
+
+def test_what_a_stream_carries_is_bounded_in_the_format_it_is_gathered_in() -> None:
+    """Unscaled sums grow with the keys: 100,000 of them overflow fp16, and 60,000 do only with values above 1."""
+    narrow, few, many = _streamed().accumulate("fp16"), {"q": 1, "x": 10_000, "d": 4}, {"q": 1, "x": 100_000, "d": 4}
+    assert not _streamed().ranges(**many).flagged
+    flagged = {row.wire: row.trouble for row in narrow.ranges(**many).flagged}
+    assert flagged["P.sum"] == "overflows: 1e+05 is beyond 6.55e+04"
+    assert set(flagged) == {state.name for state in narrow.forms[0].state} - {"P.max"}
+    assert not narrow.ranges({"V": 1.0}, **few).flagged
+    bf16 = _streamed().accumulate("bf16", "P.sum").ranges(**many)
+    assert (bf16["P.sum"].dtype, bf16["P.sum"].trouble, bf16["O.acc"].dtype) == ("bf16", "", "fp32")
+
+
+@pytest.mark.parametrize("keys", [1, 7, 40])
+def test_no_state_leaves_its_bounds(keys: int) -> None:
+    made, rng = _streamed(), np.random.default_rng(2)
+    sizes = {"q": 3, "x": keys, "d": 4}
+    arrays = {array.name: rng.uniform(-2, 2, [sizes[axis.name] for axis in array.axes]) for array in made.inputs}
+    bounds, form = made.ranges(dict.fromkeys(arrays, 2.0), **sizes), made.forms[0]
+    logits = arrays["Q"] @ arrays["K"].T
+    weights = np.exp(logits - logits.max(1, keepdims=True))
+    whole = {"P.max": logits.max(1), "P.sum": weights.sum(1), "O.acc": weights @ arrays["V"]}
+    assert {state.name for state in form.state} == set(whole)
+    for name, held in whole.items():
+        assert bounds[name].bound.low <= held.min() and held.max() <= bounds[name].bound.high
+
+
+def test_a_written_infinity_is_no_overflow_and_rows_that_see_nothing_stay_in_bounds() -> None:
+    q, x = dk.axes("q x")
+    hidden = dk.masked(dk.array("S", q, x), dk.array("seen", q, x, dtype="bool"))
+    shared = dk.softmax(hidden, over=x, name="P")
+    made = dk.Diagram(shared, dk.logsumexp(hidden, over=x, name="L"), dk.argmax(hidden, over=x, name="A"))
+    found = made.ranges(q=3, x=5)
+    assert not found.flagged
+    seen = np.array([[True] * 5, [False] * 5, [False, True, True, False, False]])
+    arrays = {"S": np.linspace(-6, 6, 15).reshape(3, 5), "seen": seen}
+    everything: Any = evaluate(Term(made.inputs, made.flat, tuple(box.name for box in made.flat)), arrays)
+    for wire, value in everything.items():
+        low, high = found[wire].bound.interval
+        assert low - 1e-9 <= value.min() and value.max() <= high + 1e-9, wire
+        beside = value[np.isfinite(value)]
+        least, most = found[wire].bound.finite
+        assert value.dtype == bool or (least - 1e-9 <= beside[beside != 0].min() and beside.max() <= most + 1e-9), wire
+    codes = dk.Diagram(dk.cast(hidden, "fp8e5m2", name="c")).ranges(q=3, x=5)
+    assert codes["c"].trouble == "saturates: inf is beyond 5.734e+04"

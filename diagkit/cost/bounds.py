@@ -33,6 +33,7 @@ from diagkit.term import (
     quotient,
     size,
     value,
+    where,
 )  # fmt: skip
 
 
@@ -99,7 +100,9 @@ class Relation:
 class Bound:
     """What is known of a wire: every element lies between `low` and `high`; along the axes `reached`, whatever the
     others are, the largest magnitude is at least `peak`; along each axis of `totals` the magnitudes add up to at most
-    so much; `relation` to another wire, where there is one; `origin`, of its numbers."""
+    so much; `relation` to another wire, where there is one; `origin`, of its numbers. Where an infinity was written
+    (the score of a hidden key) or is exact (the logarithm of nothing), `ends` are those of the finite numbers beside
+    it, and `reached` holds in the rows that have one."""
 
     low: float
     high: float
@@ -108,11 +111,17 @@ class Bound:
     totals: Mapping[str, float] = field(default_factory=dict)
     relation: Relation | None = None
     origin: Origin = Origin()
+    ends: Interval | None = None
 
     @property
     def interval(self) -> Interval:
         """Between which two numbers every element lies."""
         return self.low, self.high
+
+    @property
+    def finite(self) -> Interval:
+        """Between which two numbers every finite element lies."""
+        return self.interval if self.ends is None else self.ends
 
     @property
     def largest(self) -> float:
@@ -163,29 +172,33 @@ class Rules:
         kept = source.relation if source.relation and source.relation.kind in ("norm", "sum") else None
         relation = kept and replace(kept, of=kept.of.moved(read))
         low, high = min(source.low, 0.0), max(source.high, 0.0)
-        return Bound(low, high, relation=relation, origin=source.origin.moved(read))
+        ends = source.ends and (min(source.ends[0], 0.0), max(source.ends[1], 0.0))
+        return Bound(low, high, relation=relation, origin=source.origin.moved(read), ends=ends)
 
     def cast(self, box: Any, source: Bound) -> Bound:
         """Rounding keeps the order of numbers; what is beyond the format becomes its end, what is too small 0."""
         low, high = (rounded(end, box.dtype) for end in source.interval)
         rounding = ((axis, _rounded_total(n, box.dtype, self.numbers[axis])) for axis, n in source.totals.items())
         peak = rounded(source.peak, box.dtype)
-        return replace(source, low=low, high=high, peak=peak, totals=dict(rounding), origin=_own(box))
+        ends = source.ends and (rounded(source.ends[0], box.dtype), rounded(source.ends[1], box.dtype))
+        return replace(source, low=low, high=high, peak=peak, totals=dict(rounding), origin=_own(box), ends=ends)
 
     def reduced(self, box: Any, source: Bound) -> Bound:
         """A sum, a product, a maximum or a minimum; what reached its peak in every row still does."""
         reached = tuple(axis for axis in source.reached if axis not in box.over)
+        count = math.prod(self.numbers[axis] for axis in box.over)
         if box.op == "product":
-            return first_bound(box, *raised(source.interval, math.prod(self.numbers[axis] for axis in box.over)))
+            ends = source.ends and raised(source.ends, count)
+            return replace(first_bound(box, *raised(source.interval, count)), ends=ends)
         if box.op == "sum":
-            count = float(math.prod(self.numbers[axis] for axis in box.over))
-            low, high = (product((count, count), (end, end))[0] for end in source.interval)
             peak = source.peak if source.low >= 0 else 0.0
-            low = max(low, peak) if peak and not reached else low
+            least = peak if peak and not reached else -math.inf
+            low, high = _summed(source.interval, count, least if source.ends is None else -math.inf)
             of = source.origin.through(box.over, self.numbers)
-            return Bound(low, high, max(low, peak, 0.0), reached, {}, Relation("sum", of, axes=box.over), _own(box))
+            return Bound(low, high, max(low, peak, 0.0), reached, {}, Relation("sum", of, axes=box.over), _own(box),
+                         source.ends and _summed(source.ends, count, least))  # fmt: skip
         peak = source.peak if box.op == "max" and source.low >= 0 else 0.0
-        return Bound(source.low, source.high, peak, reached, {}, self.extreme(box, source), _own(box))
+        return Bound(source.low, source.high, peak, reached, {}, self.extreme(box, source), _own(box), source.ends)
 
     def extreme(self, box: Any, source: Bound) -> Relation | None:
         """What a maximum is to what it is taken of: of magnitudes it is their norm."""
@@ -199,12 +212,14 @@ class Rules:
         """The number of summands times the largest, or less where an operand's magnitudes add up to something."""
         summed = {axis for wire in box.inputs for axis in _axes_of(self.term, wire)} - set(names(box.axes))
         made: Interval = (1.0, 1.0)
+        ends: Interval = (1.0, 1.0)
         for source in sources:
-            made = product(made, source.interval)
+            made, ends = product(made, source.interval), product(ends, source.finite)
         totals = [source for source in sources if summed <= set(source.totals) and len(summed) == 1 and source.largest]
         counts = [source.totals[next(iter(summed))] / source.largest for source in totals]
         count = min([float(math.prod(self.numbers[axis] for axis in summed)), *counts])
-        return first_bound(box, *product(made, (count, count)))
+        touched = any(source.ends is not None for source in sources)
+        return replace(first_bound(box, *_summed(made, count)), ends=_summed(ends, count) if touched else None)
 
     def mapped(self, box: Any, *sources: Bound) -> Bound:
         """A formula of its arguments, and of a part of it of which more is known."""
@@ -215,15 +230,14 @@ class Rules:
             return replace(sources[0], low=within(expr, known)[0], high=sources[0].largest, relation=relation,
                            origin=_own(box))  # fmt: skip
         expr, part = self.related(expr, places)
-        known = {**known, PART: part.interval}
         factor = sympy.cancel(expr / PART) if expr.has(PART) else _factor(expr, places)
         if factor is not None and factor.is_number:
             return _times(part if expr.has(PART) else places[_only(expr)], float(factor), box)
-        low, high = within(expr, known)
+        low, high, ends = _with_ends(expr, {**places, PART: part})
         alone = {**places, PART: part}[_only(expr)].relation if len(expr.free_symbols) == 1 else None
         top = alone if alone and alone.kind == "top" else None
         peak = within(expr, {_only(expr): (0.0, 0.0)})[0] if top else 0.0
-        return Bound(low, high, max(peak, 0.0), top.axes if top else (), origin=_own(box))
+        return Bound(low, high, max(peak, 0.0), top.axes if top else (), origin=_own(box), ends=ends)
 
     def related(self, expr: Any, places: Mapping[Any, Bound]) -> tuple[Any, Bound]:
         """The formula with s - max s, e / sum e or v / max |v| as one argument, and what is known of that."""
@@ -235,6 +249,27 @@ class Rules:
                     if relation and relation.of.holds(source.origin, self.numbers):
                         return expr.xreplace({part: PART}), _KNOWN[relation.kind](source, taken, relation)
         return expr, Bound(*ALL)
+
+
+def _with_ends(expr: Any, places: Mapping[Any, Bound]) -> tuple[float, float, Interval | None]:
+    """The ends of a formula's values, and of those that finite numbers make where these are fewer."""
+    low, high = within(_unwritten(expr), {symbol: source.finite for symbol, source in places.items()})
+    least, most = within(expr, {symbol: source.interval for symbol, source in places.items()})
+    wider = least < low or most > high
+    return min(low, least), max(high, most), (low, high) if wider else None
+
+
+def _unwritten(expr: Any) -> Any:
+    """The formula without the infinities that are written where something is hidden."""
+    return expr.replace(
+        lambda part: part.func == where and any(choice.is_infinite for choice in part.args[1:]),
+        lambda part: next((choice for choice in part.args[1:] if not choice.is_infinite), part),
+    )
+
+
+def _summed(each: Interval, count: float, least: float = -math.inf) -> Interval:
+    low, high = product(each, (count, count))
+    return max(low, least), high
 
 
 def _axes_of(term: Term, wire: str) -> tuple[str, ...]:
@@ -263,16 +298,22 @@ def _factor(expr: Any, places: Mapping[Any, Bound]) -> Any:
 
 def _times(source: Bound, factor: float, box: Box) -> Bound:
     low, high = product(source.interval, (factor, factor))
+    ends = source.ends and product(source.ends, (factor, factor))
     totals = {axis: total * abs(factor) for axis, total in source.totals.items()}
     relation = source.relation and replace(source.relation, factor=source.relation.factor * factor)
-    return Bound(low, high, source.peak * abs(factor), source.reached, totals, relation, _own(box))
+    return Bound(low, high, source.peak * abs(factor), source.reached, totals, relation, _own(box), ends)
 
 
 def _shifted(source: Bound, taken: Bound, relation: Relation) -> Bound:
     """s - max s: 0 at the largest, less elsewhere; nothing is known of s less another multiple of it."""
+    (low, high), (least, most) = source.finite, taken.finite
+    touched = source.ends is not None or taken.ends is not None
     if relation.factor != 1 or not relation.of.plain:
-        return Bound(source.low - taken.high, source.high - taken.low)
-    return Bound(min(source.low - source.high, 0.0), 0.0, relation=Relation("top", source.origin, axes=relation.axes))
+        return Bound(
+            source.low - taken.high, source.high - taken.low, ends=(low - most, high - least) if touched else None
+        )
+    top = Relation("top", source.origin, axes=relation.axes)
+    return Bound(min(source.low - high, 0.0), 0.0, relation=top, ends=(min(low - high, 0.0), 0.0) if touched else None)
 
 
 def _shared(source: Bound, taken: Bound, relation: Relation) -> Bound:
@@ -281,7 +322,7 @@ def _shared(source: Bound, taken: Bound, relation: Relation) -> Bound:
         return Bound(*ALL)
     most, plain = 1 / relation.factor, relation.of.plain and source.origin.plain
     totals = dict.fromkeys(relation.axes, most) if len(relation.axes) == 1 and plain else {}
-    return Bound(0.0, most, source.peak / taken.high, source.reached, totals)
+    return Bound(0.0, most, source.peak / taken.high, source.reached, totals, ends=source.ends and (0.0, most))
 
 
 def _scaled(source: Bound, taken: Bound, relation: Relation) -> Bound:

@@ -169,8 +169,9 @@ def _row(dtype: str, held: Bound, meant: Bound, wire: str) -> WireRange:
 
 
 def _trouble(dtype: str, bound: Bound, smallest: float, largest: float) -> str:
-    if bound.largest > largest * (1 + 1e-6):
-        verb = "overflows" if dtype in ("fp16", "bf16", "fp32", "tf32", "fp64") else "saturates"
-        return f"{verb}: {_number(bound.largest)} is beyond {_number(largest)}"
+    wide = dtype in ("fp16", "bf16", "fp32", "tf32", "fp64")
+    most = max(abs(end) for end in (bound.finite if wide else bound.interval))
+    if most > largest * (1 + 1e-6):
+        return f"{'overflows' if wide else 'saturates'}: {_number(most)} is beyond {_number(largest)}"
     least = bound.peak or (bound.largest if bound.largest <= smallest / 2 else math.inf)
     return f"vanishes: {_number(least)} rounds to 0" if 0 < least <= smallest / 2 else ""
