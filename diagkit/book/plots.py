@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagkit.book.errors import BookError
+from diagkit.book.labels import name_points
 from diagkit.term import size
 
 COLOURS = ("#1f1f1f", "#c2540a", "#1b7f4b", "#2a5db0", "#8d3b9c", "#7a6a00")
@@ -216,14 +217,12 @@ def scatter(
     for place, (group, points) in enumerate(groups.items()):
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
         axes.plot(*zip(*((a, b) for a, b, _ in points), strict=True), marker, color=colour, label=group, alpha=0.85)
-        for across, up, name in _one_each(points) if group == (named or next(iter(groups))) else ():
-            axes.annotate(
-                name, (across, up), (7, -3), textcoords="offset points", fontsize=7, color=colour,
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.6},
-            )  # fmt: skip
     axes.set(yscale="log")
     axes.margins(x=0.16)
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, frameon=False, loc="upper right")
+    chosen = named or next(iter(groups))
+    everywhere = [(a, b) for points in groups.values() for a, b, _ in points]
+    name_points(axes, _one_each(groups[chosen]), everywhere, COLOURS[list(groups).index(chosen) % len(COLOURS)])
     return Plot(figure, f"{title}: {sum(map(len, groups.values()))} points of {', '.join(groups)}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from diagkit.draw.formulas import join_text, unary_text
+from diagkit.draw.formulas import join_text, short, unary_text
 from diagkit.draw.masks import closed, mask_of, position_mask
 from diagkit.draw.roles import hidden_weights, summed
 from diagkit.draw.scene import Runs
@@ -22,9 +22,18 @@ def _map_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]:
     if len(drawn) == 1:
         return {"glyph": "map", "text": unary_text(term, box, drawn[0])}
     if not drawn:
-        style = position_mask(closed(term, box.name), names(box.axes)) if term.wires[box.name].virtual else ""
-        return {"glyph": "source", "text": name_runs(box.name, 60, 14), "style": style}
+        return {"glyph": "source", **_positions(term, box)}
     return {"glyph": "join", "text": join_text(term, box)}
+
+
+def _positions(term: Term, box: Map) -> dict[str, Any]:
+    """What is made of nothing, or of positions alone: a condition on these is a mask, the rest a formula."""
+    made = closed(term, box.name) if term.wires[box.name].virtual else None
+    if made is None:
+        return {"text": name_runs(box.name, 60, 14)}
+    if term.wires[box.name].dtype == "bool":
+        return {"text": name_runs(box.name, 60, 14), "style": position_mask(made, names(box.axes))}
+    return {"text": short(formula(made, tuple(term.axes)), box)}
 
 
 def _reduce_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]:

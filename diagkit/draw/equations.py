@@ -7,6 +7,7 @@ from typing import Any
 
 import sympy
 
+from diagkit.draw.masks import placed
 from diagkit.draw.scene import Runs
 from diagkit.draw.typeset import formula, joined, lowered, name_runs, roman
 from diagkit.term import Box, Cast, Contract, Map, Reduce, Term, View, coordinate, names
@@ -48,7 +49,7 @@ def _listed(axes: tuple[str, ...]) -> Runs:
 
 def _map(term: Term, box: Any, inside: Mapping[str, Reduce]) -> Runs:
     called = argument_names(box, inside)
-    return formula(box.expr, (), lambda name: called.get(name) or name_runs(name))
+    return formula(placed(term, box), (), lambda name: called.get(name) or name_runs(name))
 
 
 def _contract(term: Term, box: Box, inside: Mapping[str, Reduce]) -> Runs:

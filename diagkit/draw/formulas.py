@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import sympy
 
-from diagkit.draw.masks import closed
+from diagkit.draw.masks import placed
 from diagkit.draw.scene import Runs, runs_width
 from diagkit.draw.typeset import formula, name_runs, roman, short_name
 from diagkit.term import Box, Map, Term, arg
@@ -53,8 +54,7 @@ def _signed(term: Term, box: Map, sign: str, rest: Any) -> Runs:
 
 def _named(term: Term, box: Map, expr: Any, tight: int = 0) -> Runs:
     """The formula, arguments under the names of their wires, positions written out."""
-    spots = {arg(place): closed(term, wire) for place, wire in enumerate(box.inputs) if term.wires[wire].virtual}
-    expr = expr.xreplace({symbol: at for symbol, at in spots.items() if at is not None})
+    expr = placed(term, replace(box, expr=expr))
     called = {f"a{place}": name_runs(short_name(wire), 50, 14) for place, wire in enumerate(box.inputs)}
     return formula(expr, tuple(term.axes), lambda name: called.get(name) or name_runs(name), tight)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from diagkit.draw.equations import argument_names
 from diagkit.draw.formulas import short
+from diagkit.draw.masks import placed
 from diagkit.draw.plan import Column, Key, Planner, Sheet, Source
 from diagkit.draw.scene import Runs
 from diagkit.draw.typeset import formula, name_runs, roman, source_name
@@ -78,6 +79,6 @@ def _accumulating(planner: Planner, box: Box, inside: dict[str, Reduce], number:
     keys = dict.fromkeys((source if wire == part.name else wire, number) for wire in box.inputs)
     axes = {key: names(term.wires[key[0]].axes) for key in (*keys, *column.makes)}
     called = argument_names(box, inside)
-    text = formula(box.expr, (), lambda name: called.get(name) or name_runs(name))
+    text = formula(placed(term, box), (), lambda name: called.get(name) or name_runs(name))
     about = f"{column.about}, with {column_words(part, term.wires)}"
     return replace(column, glyph="join", reads=tuple(keys), axes=axes, text=short(text, box), about=about)

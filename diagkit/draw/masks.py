@@ -22,6 +22,12 @@ def closed(term: Term, wire: str) -> Any:
     return box.expr.xreplace({arg(place): part for place, part in enumerate(parts)})
 
 
+def placed(term: Term, box: Map) -> Any:
+    """The expression of a map with positions written out, as far as they are known."""
+    spots = {arg(place): closed(term, wire) for place, wire in enumerate(box.inputs) if term.wires[wire].virtual}
+    return box.expr.xreplace({symbol: at for symbol, at in spots.items() if at is not None})
+
+
 def mask_of(term: Term, box: Map) -> str | None:
     """How a map hides scores by position: "causal", "window", "mask"; None where it does no such thing."""
     if not isinstance(box.expr, where) or box.expr.args[2] is not sympy.S.NegativeInfinity:

@@ -21,6 +21,7 @@ from diagkit.term import (
     Box,
     Cast,
     Contract,
+    Index,
     InputError,
     Map,
     Reduce,
@@ -270,9 +271,11 @@ class _Trace:
         self.arrays: dict[str, Array] = {}
         self.boxes: list[Box] = []
         self.taken: set[str] = set()
+        self.positions: dict[Axes, Node] = {}
+        self.last: set[int] = set()
 
     def run(self, outputs: Sequence[Node]) -> tuple[tuple[Array, ...], tuple[Box, ...], tuple[str, ...]]:
-        order = _ordered(outputs, set())
+        order, self.last = _ordered(outputs, set()), {id(node) for node in outputs}
         self.taken = {name for node in order if (name := _own_name(node))}
         self.held = {key: name for key, name in self.held.items() if name not in self.taken}
         self.taken |= {self.held[id(node)] for node in order if id(node) in self.held}
@@ -291,12 +294,22 @@ class _Trace:
         if isinstance(node.source, Array):
             self._write_array(node, node.source)
             return
+        if isinstance(node.source, Index) and name is None and self._again(node):
+            return
         name = self.wire[id(node)] = name or self._name(node)
         wires = tuple(self.wire[id(source)] for source in node.inputs)
         box = replace(node.source, name=name, inputs=wires)
         if node.result is not None:
             box = replace(cast(Block, box), body=self._body(node, name))
         self.boxes.append(box)
+
+    def _again(self, node: Node) -> bool:
+        """Whether positions without a name of their own are written down already: two readers share one wire."""
+        known = self.positions.setdefault(node.axes, node)
+        shared = known is not node and not (_own_name(node) or id(node) in self.held or id(node) in self.last)
+        if shared:
+            self.wire[id(node)] = self.wire[id(known)]
+        return shared
 
     def _write_array(self, node: Node, array: Array) -> None:
         if self.arrays.setdefault(array.name, array) != array:
