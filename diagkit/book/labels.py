@@ -88,7 +88,7 @@ def _covered(axes: Any, place: Any, taken: Sequence[Rectangle]) -> int:
     """How much a name would cover; the edge of the plot counts like a point."""
     left, bottom, right, top = axes.bbox.extents
     outside = place[0] < left or place[1] < bottom or place[2] > right or place[3] > top
-    return outside + sum(_meet(place, other) for other in taken)
+    return int(outside) + sum(_meet(place, other) for other in taken)
 
 
 def _meet(one: Any, other: Any) -> bool:
