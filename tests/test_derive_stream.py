@@ -475,3 +475,12 @@ def test_random_trees_of_huge_and_dead_parts(name):
             for wire, value in fold.finish(state).items():
                 assert not np.isnan(value).any(), wire
                 np.testing.assert_allclose(value, whole[wire], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("normalise", [dk.rms_norm, dk.spherical])
+def test_where_no_factor_is_needed_the_reason_speaks_of_none(normalise):
+    q, x, d = dk.axes("q x d")
+    S, V = dk.array("S", q, x), dk.array("V", x, d)
+    made = dk.Diagram(dk.einsum("q x, x d -> q d", normalise(S, over=x), V)).fuse().stream(x="s_x")
+    assert made.steps[-1].reason.endswith("; partial results combine as they are; division waits for the end")
+    assert not [box.name for box in made.forms[0].step if "factor" in box.name]

@@ -259,10 +259,11 @@ def _refuse_outputs(chain: Sorted) -> None:
             )
 
 
+_WAITS = "; division waits for the end"
 _WHY = {
     "plain": "partial results combine as they are",
     "corrected": "a factor that no element enters carries each partial sum past a new chunk",
-    "hoisted": "a factor that no element enters carries each partial sum past a new chunk; division waits for the end",
+    "hoisted": f"a factor that no element enters carries each partial sum past a new chunk{_WAITS}",
     "normalised": "divisions stay inside the sums, so that every partial result is normalised",
     "power sums": "polynomials in what still changes are kept as sums of powers",
     ATTAINED: "what was gathered where an extreme was attained begins anew when a chunk moves the extreme",
@@ -272,4 +273,6 @@ _WHY = {
 
 def _reason(form: StreamForm) -> str:
     carried = ", ".join(state.name for state in form.state)
-    return f"carried from chunk to chunk of {form.axis}: {carried}; {_WHY[form.method]}"
+    rescaled = any(box.name.endswith(".factor") for box in form.step)
+    why = _WHY["plain"] + _WAITS if form.method == "hoisted" and not rescaled else _WHY[form.method]
+    return f"carried from chunk to chunk of {form.axis}: {carried}; {why}"
