@@ -8,7 +8,7 @@ from view_cases import x
 import diagkit as dk
 from diagkit.bench.count import count
 from diagkit.program import lower
-from diagkit.term import FormatError
+from diagkit.term import FormatError, coordinate
 
 ENGINES = ("numba", "triton")
 DECODING = {"k": 2, "r": 2, "q": 1, "d": 16, "s_x": 16}
@@ -76,3 +76,29 @@ def test_int4_codes_through_a_view(engine):
     made = dk.Diagram(dk.total(blocks * 2.0, "x_in", name="Y"), name="codes").fuse().group(x_block=1)
     codes = np.random.default_rng(0).integers(-8, 8, (37, 16), np.int8)
     agrees(made, engine, {"K": codes}, open_=(), x=37)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("causal", [False, True])
+def test_windows(engine, causal):
+    """Tiles that do not divide the positions, windows longer than a tile, tiles of one, offsets that are no power
+    of two."""
+    made = cases.convolution(causal)
+    for p, w, g in ((13, 3, 4), (16, 4, 16), (5, 7, 2), (9, 3, 1), (20, 5, 16)):
+        agrees(made, engine, p=p, w=w, c=5, m=4, g_p=g, g_m=2, s_c=2)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_windows_of_rows_and_columns(engine):
+    sizes = {"i": 5, "j": 7, "a": 3, "b": 2, "c": 3, "m": 2, "g_i": 2, "g_j": 4, "s_c": 2}
+    agrees(cases.convolution_of_pictures(), engine, **sizes)
+
+
+def test_windows_of_int4_codes_are_refused_by_triton_by_name():
+    pytest.importorskip("triton", reason="no wheel for this system")
+    p, w = dk.axes("p w=4")
+    windows = dk.view(dk.array("X", p, dtype="int4"), {"p": coordinate("p") - coordinate("w")}, (p, w), name="windows")
+    made = dk.Diagram(dk.total(windows * 2.0, over=w, name="T")).fuse().group(p="g_p")
+    with pytest.raises(FormatError, match="no windows of int4 codes, as 'windows' has them"):
+        _ = made.kernel("triton", p=16, g_p=8).source
+    agrees(made, "numba", {"X": np.arange(16, dtype=np.int8) % 8}, open_=(), p=16, g_p=8)

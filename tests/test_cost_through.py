@@ -131,3 +131,50 @@ def test_bounds_that_the_loop_has_too():
     made = dk.Diagram(dk.total(shifted * dk.array("W", q, x), over=x, name="Y")).fuse().group(q="g_q").stream(x="s_x")
     for n, chunk, rows in product((1, 2, 7), (1, 3), (1, 2)):
         agree(made, cases.numbers(made, q=3, x=n), q=3, x=n, g_q=rows, s_x=chunk)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_windows_read_each_position_once_per_tile(causal):
+    """Tiles longer and shorter than the windows, edge tiles, windows that begin before the array."""
+    made, tiles = cases.convolution(causal), (1, 2, 4, 5)
+    for p, w, g in product((1, 5, 7, 12), (1, 2, 3, 9), tiles):
+        sizes = {"p": p, "w": w, "c": 5, "m": 4, "g_p": min(g, p), "g_m": 3, "s_c": 2}
+        agree(made, cases.numbers(made, p=p, w=w, c=5, m=4) if g == 4 else None, **sizes)
+    X, W = np.random.default_rng(0).normal(size=(13, 5)), np.random.default_rng(1).normal(size=(3, 5, 4))
+    found = made.lower(g_p=4, g_m=3, s_c=2).run(X=X, W=W)
+    padded = np.concatenate([np.zeros((2, 5)), X]) if causal else X
+    offsets = (2 - np.arange(3)) if causal else np.arange(3)
+    wanted = sum(padded[start : start + len(found)] @ W[n] for n, start in enumerate(offsets))
+    np.testing.assert_allclose(found, wanted)
+
+
+def test_windows_of_rows_and_columns():
+    made = cases.convolution_of_pictures()
+    sizes = {"i": 5, "j": 7, "a": 3, "b": 2, "c": 3, "m": 2, "g_i": 2, "g_j": 3, "s_c": 2}
+    agree(made, cases.numbers(made, **{name: n for name, n in sizes.items() if len(name) == 1}), **sizes)
+    i, j, a, b, c, g, h = (size(name) for name in ("i", "j", "a", "b", "c", "g_i", "g_j"))
+    moved = made.transfers().relaxed().by_array()["X"]
+    assert (moved - c * (i / g) * (j / h) * (g + a - 1) * (h + b - 1)).expand() == 0
+
+
+def test_streams_along_a_window_and_along_summed_positions():
+    """Chunks of offsets, and chunks of positions that are summed, read what is around them again."""
+    p, w, c = dk.axes("p w c")
+    windows = dk.view(dk.array("X", p, c), {"p": coordinate("p") - coordinate("w")}, (p, w, c), name="windows")
+    Y = dk.einsum("p w c, w c -> p", windows, dk.weight("W", w, c), name="Y")
+    along = dk.Diagram(Y).fuse().group(p="g_p").stream(w="s_w")
+    summed = dk.Diagram(dk.total(windows, over=("p", "w"), name="T")).fuse().group(c="g_c").stream(w="s_w")
+    for n, width, g, s in product((1, 5, 8), (1, 3, 6), (2, 4), (2, 3)):
+        sizes = {"p": n, "w": width, "c": 3}
+        agree(along, cases.numbers(along, **sizes), **sizes, g_p=g, s_w=s)
+        agree(summed, None, **sizes, g_c=2, s_w=s)
+
+
+def test_windows_in_chunks_that_a_mask_skips_are_not_counted_by_a_formula():
+    p, w = dk.axes("p w=3")
+    windows = dk.view(dk.array("X", p), {"p": coordinate("p") - coordinate("w")}, (p, w), name="windows")
+    seen = dk.select(dk.causal(q, p), dk.total(windows, over=w), 0)
+    made = dk.Diagram(dk.total(seen, over=p, name="T")).fuse().group(q="g_q").stream(p="s_p", region="T")
+    assert made.lower(q=6, g_q=2, s_p=2).run(X=np.ones(6)).tolist() == [1, 3, 6, 9, 12, 15]
+    with pytest.raises(dk.InputError, match="windows of 'X' that overlap are read in them"):
+        made.transfers()

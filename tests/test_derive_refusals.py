@@ -86,7 +86,7 @@ def test_mixing_other_axes_of_what_waits():
 
 def test_reading_other_positions():
     w = dk.axis("w", 3)
-    windows = dk.view(scores(), {"x": coordinate("x") + coordinate("w")}, (q, x, w), name="windows")
+    windows = dk.view(dk.exp(scores()), {"x": coordinate("x") + coordinate("w")}, (q, x, w), name="windows")
     plain = term(dk.total(windows, over=(x, w), name="R"))
     says(refused(fuse(plain)), "x", "windows", "reads other positions of x", "leave 'windows' outside the region")
 

@@ -57,7 +57,7 @@ def test_a_convolution_adds_up_over_channels():
     made = stream(derive.fuse(term(Y, Y=Y)), c="s_c")
     found = law(made, trials=25, seed=1, **data(made, t=7, c=11, w=3, e=2))
     assert found.error < 1e-13 and found.merged > 0
-    with pytest.raises(StreamError, match="reads other positions of t"):
+    with pytest.raises(StreamError, match="reads overlapping windows along 't'"):
         stream(derive.fuse(term(Y, Y=Y)), t="s_t")
 
 

@@ -45,7 +45,7 @@ def test_what_is_written_or_on_chip_is_no_alias():
 
 def test_what_cannot_be_counted_is_made_by_a_kernel():
     t, w = dk.axes("t w=3")
-    windows = dk.view(dk.array("X", t), {"t": coordinate("t") + coordinate("w")}, (t, w), name="V")
+    windows = dk.view(dk.array("X", t), {"t": 2 * coordinate("t") + coordinate("w")}, (t, w), name="V")
     diagonal = dk.view(dk.array("X", x, q), {"x": coordinate("t"), "q": coordinate("t")}, (t,), name="V")
     uneven = dk.view(dk.array("X", x), {"x": floor((coordinate("t") + 1) / 4)}, (t,), name="V")
     for view in (windows, diagonal, uneven):
@@ -72,6 +72,16 @@ def test_runs():
     count = 64 * ceiling(size("x") / 64)
     assert alias.runs == (Run(("x_block", "x_in"), 0, 1, count), Run(("d",), 0, 1, size("d")))
     assert Run(("x",), 6, -1, size("x")).ends == (7 - size("x"), 6)
+
+
+def test_windows_next_to_each_other_read_a_run():
+    p, w = dk.axes("p w")
+    X = dk.array("X", dk.axis("t", p.size + w.size - 1))
+    alias = aliases(dk.view(X, {"t": coordinate("p") + coordinate("w")}, (p, w), name="V"))["V"]
+    assert alias.bounds == () and alias.runs == (Run(("p", "w"), 0, 1, p.size + w.size - 1, signs=(1, 1)),)
+    past = aliases(dk.view(dk.array("X", p), {"p": coordinate("p") - coordinate("w")}, (p, w), name="V"))["V"]
+    assert past.bounds == ((coordinate("p") - coordinate("w"), p.size),) and past.runs[0].signs == (1, -1)
+    assert past.runs[0].ends == (1 - w.size, p.size - 1)
 
 
 def test_at_least():

@@ -9,6 +9,7 @@ catalogue of streams in `derive_cases.FORMS`, each of which is folded and merged
 import numpy as np
 import pytest
 import sympy
+import view_cases
 from cost_cases import flash, tiled_matmul
 
 import diagkit as dk
@@ -195,3 +196,25 @@ def test_linear_attention_without_an_order_is_two_products():
     states = dk.Diagram(kv, k, name="states").fuse().stream(x="s_x")
     assert [state.name for state in states.forms[0].state] == ["kv", "k"]
     assert states.law(K=np.ones((9, 2)), V=_scores().T[:9])
+
+
+def test_a_convolution_is_a_contraction_over_channels_with_a_halo():
+    """H = (p / g_p)(m / g_m)[(g_p + w - 1) c + w c g_m + g_p g_m], each group counted exactly."""
+    p, w, m, g_p, g_m = map(size, ("p", "w", "m", "g_p", "g_m"))
+    made = view_cases.convolution()
+    moved = made.transfers()
+    assert same(moved.relaxed().total(), (p / g_p) * (m / g_m) * ((g_p + w - 1) * c + w * c * g_m + g_p * g_m))
+    assert same(moved.per_group().total(), (g_p + w - 1) * c + w * c * g_m + g_p * g_m)
+    assert [state.name for state in made.forms[0].state] == ["Y"] and made.forms[0].method == "plain"
+    sizes = {"p": 29, "w": 3, "c": 5, "m": 4, "g_p": 8, "g_m": 2, "s_c": 2}
+    assert made.lower(**sizes).count().total() == moved.total(**sizes)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_positions_of_windows_are_the_ordered_class(causal):
+    """The state would be the last w - 1 inputs, handed on in order: no merge. Positions are grouped instead."""
+    naive = view_cases.convolution(causal).erase()
+    with pytest.raises(dk.StreamError, match="handed on in order and has no merge") as refused:
+        naive.fuse().stream(p="s_p")
+    assert refused.value.axis == "p" and "group(p=...)" in refused.value.remedy
+    assert naive.fuse().group(p="g_p").label("group", "p")

@@ -72,6 +72,26 @@ def one_of(view):
     return dk.Diagram(dk.exp(view, name="Y"), name="viewed")
 
 
+def convolution(causal=False):
+    """Windows of w positions, summed over them and over channels; causal ones look back, with 0 before the start."""
+    p, w, c, m = dk.axes("p w c m")
+    t = p if causal else dk.axis("t", p.size + w.size - 1)
+    place = coordinate("p") - coordinate("w") if causal else coordinate("p") + coordinate("w")
+    windows = dk.view(dk.array("X", t, c), {t.name: place}, (p, w, c), name="windows")
+    Y = dk.einsum("p w c, w c m -> p m", windows, dk.weight("W", w, c, m), name="Y")
+    return dk.Diagram(Y, name="convolution").fuse().group(p="g_p", m="g_m").stream(c="s_c")
+
+
+def convolution_of_pictures():
+    """Rows and columns, each with windows of their own."""
+    i, j, a, b, c, m = dk.axes("i j a b c m")
+    rows, cols = dk.axis("y", i.size + a.size - 1), dk.axis("z", j.size + b.size - 1)
+    read = {"y": coordinate("i") + coordinate("a"), "z": coordinate("j") + coordinate("b")}
+    windows = dk.view(dk.array("X", rows, cols, c), read, (i, j, a, b, c), name="windows")
+    Y = dk.einsum("i j a b c, a b c m -> i j m", windows, dk.weight("W", a, b, c, m), name="Y")
+    return dk.Diagram(Y, name="pictures").fuse().group(i="g_i", j="g_j").stream(c="s_c")
+
+
 def numbers(diagram, seed=0, **sizes):
     """Random arrays for a diagram: codes are small whole numbers, truth values half of the time true."""
     rng, full = np.random.default_rng(seed), diagram.numbers(sizes)

@@ -9,7 +9,7 @@ from diagkit.codegen.numba_frame import Frame
 from diagkit.codegen.scalars import position
 from diagkit.codegen.writer import Writer
 from diagkit.program import Load
-from diagkit.term import Alias, names
+from diagkit.term import Alias, Run, names
 
 NOTHING = {"number": "number(0.0)", "bool": "False"}
 """What is read beyond an array; 0 of whole numbers."""
@@ -54,3 +54,18 @@ def _first(frame: Frame, wire: str, alias: Alias) -> Iterator[str]:
             yield f"({frame.axis(axis)} == 0 or {frame.position(axis)} % {blocks[axis]} == 0)"
         elif axis not in alias.read:
             yield f"{frame.axis(axis)} == 0"
+    for run in (one for one in alias.runs if one.signs):
+        yield f"({' or '.join(_path(frame, wire, run))})"
+
+
+def _path(frame: Frame, wire: str, run: Run) -> Iterator[str]:
+    """The windows of a tile that meet each position once: along one axis after the other, from the least position
+    to the greatest. Where each axis but one stands at an end, and that one anywhere."""
+    ends = {
+        axis: (frame.axis(axis), f"{frame.extent(wire, axis)} - 1") for axis in run.axes if axis in frame.order(wire)
+    }
+    signs = dict(zip(run.axes, run.signs, strict=True))
+    low = {axis: f"{at} == {last if signs[axis] < 0 else 0}" for axis, (at, last) in ends.items()}
+    high = {axis: f"{at} == {last if signs[axis] > 0 else 0}" for axis, (at, last) in ends.items()}
+    for place in range(len(ends)):
+        yield " and ".join([*list(high.values())[:place], *list(low.values())[place + 1 :]]) or "True"

@@ -13,6 +13,7 @@ from typing import Any
 from diagkit.codegen.layout import Order, sized
 from diagkit.codegen.scalars import position
 from diagkit.codegen.triton_frame import Frame
+from diagkit.codegen.triton_windows import Windows, overlapping
 from diagkit.program import Load
 from diagkit.term import Alias, FormatError, coordinate, size
 from diagkit.term import names as names_of
@@ -62,6 +63,9 @@ class Through:
 
     def text(self, other: str) -> str:
         """The tile: loaded, and spread where several positions read the same; `other` is what lies beyond."""
+        runs = overlapping(self.frame, self.alias)
+        if runs:
+            return Windows(self.frame, self.load, self.alias, runs).text(other)
         masks = " & ".join(f"({mask})" for mask in self.masks())
         guard = f", mask={masks}, other={other}" if masks else ""
         text = f"tl.load({self.pointer()}{guard})"

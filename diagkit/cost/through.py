@@ -1,12 +1,13 @@
 """Loads through views: how many elements of the array behind an alias a kernel loads.
 
 The array is covered as the alias covers it: each of its elements once per tile that reads it, positions
-beyond it never. A coordinate ``floor(x / 64)`` reads one element per block of 64 positions and tile.
+beyond it never. A coordinate ``floor(x / 64)`` reads one element per block of 64 positions and tile; windows of w
+positions, g of them in a tile, read g + w - 1, cut off at the ends of the array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,8 @@ import sympy
 
 from diagkit.cost.kernel import Kernel, product, tiles
 from diagkit.cost.masks import Mask
-from diagkit.cost.visits import Clip, Cut, make_visited
-from diagkit.term import Alias, Run, at_least, coordinate, exact, shifted
+from diagkit.cost.visits import Bound, Clip, Cut, make_visited
+from diagkit.term import Alias, InputError, Run, at_least, coordinate, exact, shifted
 
 Limits = list[tuple[Any, Any]]
 """(shift, size): a coordinate counts only where 0 <= coordinate + shift < size."""
@@ -36,8 +37,10 @@ def tile_through(kernel: Kernel, alias: Alias) -> Any:
     for run, read in zip(alias.runs, alias.coordinates, strict=True):
         sizes = {axis.name: exact(axis.size) for axis in alias.over}
         extents = [kernel.grouped.get(axis, sizes[axis]) for axis in run.axes]
-        whole = all(axis not in kernel.grouped for axis in run.axes)
-        if run.block > 1:
+        whole = all(axis not in kernel.grouped and not (run.signs and axis == kernel.streamed) for axis in run.axes)
+        if run.signs:
+            found.append(_halo(kernel, run, sizes) if not whole else _inside(run, _limits(alias, read)))
+        elif run.block > 1:
             found.append(tiles(extents[0], _unit(kernel, run)))
         else:
             found.append(_inside(run, _limits(alias, read)) if whole else product(tuple(extents)))
@@ -47,8 +50,47 @@ def tile_through(kernel: Kernel, alias: Alias) -> Any:
 def _counts(kernel: Kernel, alias: Alias, but: Iterable[str]) -> Iterator[Any]:
     """What each coordinate reads in all tiles together; those that depend on one of the axes `but` left out."""
     for run, read in zip(alias.runs, alias.coordinates, strict=True):
-        if not set(run.axes) & set(but):
+        if not set(run.axes) & set(but) and run.signs:
+            yield _overlapping(kernel, alias, run, _limits(alias, read))
+        elif not set(run.axes) & set(but):
             yield _blocks(kernel, alias, run) if run.block > 1 else _inside(run, _limits(alias, read))
+
+
+def _halo(kernel: Kernel, run: Run, sizes: Mapping[str, Any]) -> Any:
+    """The positions of one full tile of windows; along the streamed axis those of every chunk."""
+    reach = sympy.Add(*(kernel.grouped.get(a, sizes[a]) - 1 for a in run.axes if a != kernel.streamed))
+    if kernel.streamed not in run.axes:
+        return reach + 1
+    return sizes[str(kernel.streamed)] + kernel.chunks * reach
+
+
+def _overlapping(kernel: Kernel, alias: Alias, run: Run, limits: Limits) -> Any:
+    """The positions that windows read in all tiles together: in each tile from the least to the greatest."""
+    sizes = {axis.name: exact(axis.size) for axis in alias.over if axis.name in run.axes}
+    tile_of = {**kernel.grouped, **({kernel.streamed: kernel.chunk} if kernel.streamed else {})}
+    cut = {axis: Cut(sizes[axis], tile_of[axis], 0) for axis in run.axes if axis in tile_of}
+    whole = sympy.Add(*(sizes[axis] - 1 for axis in run.axes if axis not in cut))
+    if not cut:
+        return _inside(run, limits)
+    if not limits:
+        return _unlimited([*cut.values()], whole)
+    signs = {axis: sign for axis, sign in zip(run.axes, run.signs, strict=True) if axis in cut}
+    low, slopes = run.start + sympy.Add(*(sizes[a] - 1 for a in cut if signs[a] < 0)), tuple(signs.values())
+    bounds = [Bound(1, slopes, low + whole), Bound(-1, tuple(-slope for slope in slopes), -low)]
+    still = (0,) * len(slopes)
+    bounds += [Bound(1, still, length - shift - 1) for shift, length in limits if shift]
+    bounds += [Bound(-1, still, shift) for shift, _ in limits if shift]
+    length = exact(alias.axes[alias.runs.index(run)].size)
+    return make_visited(Cut(length, sympy.S.One, sympy.S.One), [*cut.values()], bounds)
+
+
+def _unlimited(cuts: Sequence[Cut], whole: Any) -> Any:
+    """The same where windows never reach beyond the array: each tile has its positions and `whole` more, less one for
+    each cut axis but the first."""
+    counts = [tiles(cut.size, cut.tile) for cut in cuts]
+    every = product(tuple(counts))
+    own = sympy.Add(*(cut.size * every / count for cut, count in zip(cuts, counts, strict=True)))
+    return every * (whole + 1 - len(cuts)) + own
 
 
 def _blocks(kernel: Kernel, alias: Alias, run: Run) -> Any:
@@ -99,6 +141,7 @@ def _visited(kernel: Kernel, alias: Alias, mask: Mask) -> Any:
     touched = {streamed, *mask.axes}
     unit = {axis: _unit(kernel, run) if run.block > 1 else 1 for run in alias.runs for axis in run.axes}
     met = [run for run in alias.runs if touched & set(run.axes)]
+    _refuse_windows(kernel, alias, met)
     clipped = [axis for run in met if _bound(alias, run) for axis in run.axes if axis not in touched]
     axes = (*mask.axes, *clipped)
     others = [Cut(sizes[a].size, kernel.grouped.get(a, sizes[a].size), unit.get(a, 0)) for a in axes]
@@ -107,6 +150,17 @@ def _visited(kernel: Kernel, alias: Alias, mask: Mask) -> Any:
     rest = [exact(sizes[axis].size) for run in met for axis in run.axes if axis not in {*touched, *clipped}]
     found = make_visited(stream, others, bounds, list(_clips(alias, met, streamed, axes)))
     return product((*_counts(kernel, alias, touched), *rest, kernel.repeats(alias.read, axes), found))
+
+
+def _refuse_windows(kernel: Kernel, alias: Alias, met: Iterable[Run]) -> None:
+    """A mask that skips some chunks leaves holes between overlapping windows: no formula counts these."""
+    run = next((run for run in met if run.signs), None)
+    if run is not None:
+        raise InputError(
+            f"a mask skips chunks of {kernel.streamed!r}, and windows of {alias.array!r} that overlap are read in them",
+            axis=run.axes[0],
+            remedy="count a run, lower(...).count(), or end a kernel at the windows",
+        )
 
 
 def _bound(alias: Alias, run: Run) -> Limits:

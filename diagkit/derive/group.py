@@ -222,8 +222,11 @@ def _refusal(term: Term, region: Region, box: Box, axis: str, reason: str) -> Gr
     what = f"it {reason}" if box.name == column else f"{box.name!r} {reason}"
     others = [name for name in names(term.box(column).axes) if name != axis]
     instead = f", or group another axis ({', '.join(others)})" if others else ""
+    stream = f"stream {axis!r} instead"
+    if isinstance(box, View):
+        stream = f"end the kernel before {box.name!r}: of an array in slow memory each tile loads what it reads"
     reason = f"axis {axis!r} cannot be grouped: {whole}{what}"
-    return GroupError(reason, axis=axis, box=column, remedy=f"stream {axis!r} instead{instead}")
+    return GroupError(reason, axis=axis, box=column, remedy=f"{stream}{instead}")
 
 
 def _store_refusals(term: Term, region: Region, axis: str) -> Iterator[GroupError]:

@@ -16,6 +16,7 @@ from diagkit.derive.history import AnyTerm, relabel, take
 from diagkit.derive.identity import identities, method
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import LEMMA, Sums
+from diagkit.derive.windows import ordered
 from diagkit.term import Box, Label, Region, State, StreamError, StreamForm, Term, names, value
 
 
@@ -174,6 +175,9 @@ def _reduced_in(term: Term, region: Region, axis: str) -> bool:
 
 def _nothing_to_stream(term: Term, axis: str, region: Region | None = None) -> StreamError:
     regions = term.regions if region is None else (region,)
+    in_order = ordered(term, regions, axis)
+    if in_order is not None:
+        return in_order
     mapped = [b.name for one in regions for b in term.primitives(one) if axis in names(b.axes)]
     if mapped:
         return StreamError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from diagkit.term import Array, Axis, Box, DiagkitError, InputError, Term, View, coordinate
+from diagkit.term import Array, Axis, Box, DiagkitError, InputError, Term, View, coordinate, exact
 
 
 def check_inputs(term: Term, arrays: Mapping[str, Any], xp: Any) -> dict[str, Any]:
@@ -147,6 +147,14 @@ def _parts(term: Term, read: Any, axis: Axis) -> int | None:
     return None
 
 
+def _windows(was: Axis, axis: Axis, bound: dict[str, tuple[int, str]]) -> int | None:
+    """The number of windows where the axis that they are read from has its size by theirs: p + w - 1."""
+    rest = was.size - axis.size
+    known = {symbol: bound[symbol.name][0] for symbol in getattr(rest, "free_symbols", ()) if symbol.name in bound}
+    found = bound[was.name][0] - exact(rest).xreplace({symbol: exact(number) for symbol, number in known.items()})
+    return int(found) if was.derived and found.is_Integer and found >= 0 else None
+
+
 def _size_of_view(term: Term, box: Box, axis: Axis, bound: dict[str, tuple[int, str]]) -> int:
     if isinstance(box, View):
         source = term.wires[box.inputs[0]].axes
@@ -156,6 +164,9 @@ def _size_of_view(term: Term, box: Box, axis: Axis, bound: dict[str, tuple[int, 
             parts = _parts(term, read, axis)
             if parts is not None:
                 return -(-bound[was.name][0] // parts)
+            windows = _windows(was, axis, bound) if read.has(coordinate(axis.name)) else None
+            if windows is not None:
+                return windows
     raise InputError(
         f"nothing gives axis {axis.name!r} of {box.name!r} a size",
         axis=axis.name,

@@ -108,7 +108,8 @@ class Partial:
         self.outputs = term.outputs
         self.axes = _axes(term, self.form)
         self.length = self.engine.sizes[self.form.axis]
-        self.fixed = self._run(self.form.fixed, dict(start), 0, self.length)
+        views = [box for box in term.boxes if box.name in term.aliases]
+        self.fixed = self._run((*views, *self.form.fixed), dict(start), 0, self.length)
 
     def _run(self, boxes: Iterable[Box], values: Values, begin: int, end: int) -> Values:
         """`values` and what the boxes make of them on the chunk from `begin` to `end`."""
@@ -160,7 +161,7 @@ class Partial:
 
 def _only_form(term: Term) -> StreamForm:
     """The stream of a diagram that is one region."""
-    whole = {box.name for box in term.boxes}
+    whole = {box.name for box in term.boxes} - {*term.aliases}
     late = {box.name for form in term.forms for box in form.tail} | {s.name for f in term.forms for s in f.state}
     if len(term.forms) != 1 or set(term.forms[0].region) != whole or not set(term.outputs) <= late:
         raise InputError(

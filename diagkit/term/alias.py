@@ -22,7 +22,8 @@ Sizes = Mapping[str, Any]
 @dataclass(frozen=True)
 class Run:
     """The positions that one coordinate reads: ``start + stride * u`` for u = 0, 1, ... below `count`, each
-    once as the axes `axes` run; with a `block`, the numbers of the blocks of so many positions.
+    once as the axes `axes` run; with a `block`, the numbers of the blocks of so many positions. Of windows, which
+    read a position more than once, `signs` has 1 or -1 for each axis: how the position moves along it.
 
     >>> Run(("x",), start=2, stride=3, count=4).ends
     (2, 11)
@@ -33,6 +34,7 @@ class Run:
     stride: Any
     count: Any
     block: int = 1
+    signs: tuple[int, ...] = ()
 
     @property
     def ends(self) -> tuple[Any, Any]:
@@ -91,7 +93,7 @@ def find_aliases(term: Term) -> dict[str, Alias]:
     """The aliases of a diagram by wire: views of inputs and of stored wires whose elements can be counted.
 
     A view that is an output is written and no alias; one that stays on chip is made there, of what is loaded;
-    one whose coordinates overlap, like windows, is made by a kernel.
+    one that reads a diagonal, or windows with gaps or steps, is made by a kernel.
     """
     slow = {array.name for array in term.inputs}
     slow |= {box.name for box in term.boxes if not term.level(box.name) and not term.wires[box.name].virtual}
@@ -143,7 +145,7 @@ def shifted(position: Any, read: Any) -> Any | None:
 
 
 def _run(read: Any, sizes: Sizes) -> Run | None:
-    """What a coordinate reads, where it reads each position once; else None."""
+    """What a coordinate reads, where that is each position once, or windows next to each other; else None."""
     read = sympy.expand(exact(read))
     if read.has(sympy.floor):
         return _blocks(read, sizes)
@@ -155,7 +157,17 @@ def _run(read: Any, sizes: Sizes) -> Run | None:
         ((name, slope),) = slopes.items()
         return Run((name,), start, slope, exact(sizes[name])) if slope.is_Integer else None
     count = _mixed(slopes, sizes)
-    return None if count is None else Run(tuple(slopes), start, sympy.S.One, count)
+    return _windows(slopes, start, sizes) if count is None else Run(tuple(slopes), start, sympy.S.One, count)
+
+
+def _windows(slopes: Sizes, start: Any, sizes: Sizes) -> Run | None:
+    """Windows that move by one position: all positions from the least to the greatest are read."""
+    if not all(abs(slope) == 1 for slope in slopes.values()):
+        return None
+    reach = {name: exact(sizes[name]) - 1 for name in slopes}
+    least = start - sympy.Add(*(reach[name] for name, slope in slopes.items() if slope < 0))
+    count, signs = sympy.Add(*reach.values()) + 1, tuple(map(int, slopes.values()))
+    return Run(tuple(slopes), sympy.expand(least), sympy.S.One, sympy.expand(count), signs=signs)
 
 
 def _blocks(read: Any, sizes: Sizes) -> Run | None:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from diagkit.term.errors import AxisError
 from diagkit.term.formats import check_format
-from diagkit.term.symbols import Expr, apply, exact, size, text
+from diagkit.term.symbols import Expr, apply, exact, never_negative, size, text
 
 
 def check_name(name: Any, what: str) -> None:
@@ -28,7 +28,7 @@ def _formula(length: Any, name: str) -> bool:
     """Whether `length` is a whole number made of the sizes of other axes."""
     symbols: set[Any] = getattr(length, "free_symbols", set())
     others = bool(symbols) and all(symbol == size(symbol.name) != size(name) for symbol in symbols)
-    return others and length.is_integer is True and length.is_nonnegative is True
+    return others and length.is_integer is True and never_negative(length)
 
 
 @dataclass(frozen=True)

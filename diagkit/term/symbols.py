@@ -146,6 +146,16 @@ class where(sympy.Function):
         return rf"\begin{{cases}}{chosen} & {condition}\\{other}\end{{cases}}"
 
 
+def never_negative(expr: Any) -> bool:
+    """Whether a formula of sizes is at least 0 wherever every size is 1 or more; False where that is not sure.
+
+    >>> never_negative(size("p") + size("w") - 1), never_negative(size("p") - 2)
+    (True, False)
+    """
+    more = {symbol: sympy.Dummy(integer=True, nonnegative=True) + 1 for symbol in expr.free_symbols}
+    return expr.is_nonnegative is True or sympy.expand(expr.xreplace(more)).is_nonnegative is True
+
+
 def plain(expr: Any) -> Any:
     """`expr` for algebra: `finite` is what it wraps and `quotient` is a division.
 
