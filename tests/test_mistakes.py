@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 from types import SimpleNamespace
 
 import examples
@@ -36,6 +38,10 @@ WRITING = {
     "names: numpy's": (lambda: dk.sum, "use dk.total(value, over=...)"),
     "names: python's": (lambda: dk.abs, "use dk.absolute(value)"),
     "axes: commas": (lambda: dk.axes("q,x"), "blanks separate axes"),
+    "self attention: one axis twice": (
+        lambda: dk.einsum("q d, q d -> q q", A.Q, dk.array("K", A.q, A.d)),
+        'dk.rename(K, q="x")',
+    ),
     "axes: one twice": (lambda: dk.axes("q q"), "'q' is named twice"),
     "axes: a size for none": (lambda: dk.axes("q x", d=3), "'d', which is no axis"),
     "axes: half an element": (lambda: dk.axes("q", q=1.5), "whole number >= 0"),
@@ -163,6 +169,12 @@ DIAGRAMS = {
     "strip: no folder": (lambda: A.naive.strip().save("no such folder/a.svg"), "there is no folder"),
     "theme: blue": (lambda: A.naive.svg(theme="blue"), "light"),
     "diff: a number": (lambda: A.naive.diff(3), "give another diagram"),
+    "no show": (lambda: A.naive.show, ".save(path) writes the picture"),
+    "no run": (lambda: A.naive.run(**A.arrays), "call it with arrays by name"),
+    "no flops": (lambda: A.naive.flops, "use .work().flop()"),
+    "no tile": (lambda: A.naive.tile(q=4), '.group(q="g_q")'),
+    "no backward": (lambda: A.naive.backward, "derivatives are not taken"),
+    "no such thing": (lambda: A.naive.anything, "dir(dk.Diagram) lists what it has"),
 }
 
 COSTS = {
@@ -192,6 +204,7 @@ COSTS = {
 
 MACHINES = {
     "on: below 0": (lambda: A.flash.on("H100-SXM", "fp16", q=-8, x=8, d=8), "at least 1"),
+    "on: a name without its memory": (lambda: A.flash.on("A100", **SIZES), "closest first: A100-SXM-80GB"),
     "on: a name cut short": (lambda: A.flash.on("H10", **SIZES), "known, closest first: H100"),
     "kernel: no such target": (lambda: A.flash.kernel("cuda", g_q=4, s_x=4, **SIZES), "numba"),
     "on: a number": (lambda: A.flash.on(3, **SIZES), "3 is no name of a machine; known: A100"),
@@ -262,6 +275,11 @@ def test_a_right_use_is_no_mistake():
 def test_equality_of_nodes_serves_containers():
     assert A.Q in [A.K, A.Q] and [A.K, A.Q].index(A.Q) == 1 and len({A.Q, A.K, A.Q}) == 2
     assert {A.Q: 1}[A.Q] == 1 and bool(A.Q != A.K) and str(A.Q == A.K).startswith("False: two nodes")
+
+
+def test_a_diagram_without_a_name_says_no_as_python_does():
+    assert not hasattr(A.naive, "flops") and not hasattr(A.naive, "_repr_png_") and copy.copy(A.naive) == A.naive
+    assert pickle.loads(pickle.dumps(A.flash)) == A.flash
 
 
 def test_a_missing_name_is_an_attribute_error_too():

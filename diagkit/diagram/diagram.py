@@ -378,6 +378,11 @@ class Diagram(Term):
 
         return save(self, path)
 
+    if not TYPE_CHECKING:  # types keep knowing what a diagram has
+
+        def __getattr__(self, name):
+            raise ops.missing_step(self.__dict__.get("name", "diagram"), name)
+
     def __str__(self) -> str:
         """The listing: one line per box."""
         from diagkit.diagram.shown import listing

@@ -66,8 +66,17 @@ def load(name: str) -> Machine:
 
 
 def closest(name: str) -> list[str]:
-    """The known names, the most similar first."""
-    return sorted(names(), key=lambda known: -SequenceMatcher(None, name.lower(), known.lower()).ratio())
+    """The known names: those that begin so, then the most similar.
+
+    >>> closest("A100")[0], closest("H100-SMX")[0]
+    ('A100-SXM-80GB', 'H100-SXM')
+    """
+    asked = name.lower()
+
+    def distance(known: str) -> tuple[bool, float]:
+        return not known.startswith(asked), -SequenceMatcher(None, asked, known).ratio()
+
+    return sorted(names(), key=lambda known: distance(known.lower()))
 
 
 @lru_cache(maxsize=64)

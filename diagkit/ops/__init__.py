@@ -27,7 +27,6 @@ from diagkit.ops.blocks import (
     window,
 )
 from diagkit.ops.build import (
-    absolute,
     amax,
     amin,
     array,
@@ -36,30 +35,15 @@ from diagkit.ops.build import (
     blocked,
     cast,
     contract,
-    cos,
     einsum,
-    equal,
-    erf,
-    exp,
-    finite,
-    floor,
     index,
-    log,
-    maximum,
-    minimum,
     product,
-    quotient,
     reduce,
     rename,
-    sign,
-    sin,
     spread,
-    sqrt,
-    tanh,
     total,
     view,
     weight,
-    where,
 )
 from diagkit.ops.classes import largest_number as largest_number
 from diagkit.ops.evaluate import Engine as Engine
@@ -69,6 +53,25 @@ from diagkit.ops.evaluate import evaluate as evaluate
 from diagkit.ops.evaluate import evaluate_box as evaluate_box
 from diagkit.ops.evaluate import open_arrays as open_arrays
 from diagkit.ops.evaluate import reference as reference
+from diagkit.ops.foreign import missing_step as missing_step
+from diagkit.ops.functions import (
+    absolute,
+    cos,
+    equal,
+    erf,
+    exp,
+    finite,
+    floor,
+    log,
+    maximum,
+    minimum,
+    quotient,
+    sign,
+    sin,
+    sqrt,
+    tanh,
+    where,
+)
 from diagkit.ops.inputs import bind_sizes as bind_sizes
 from diagkit.ops.inputs import by_name as by_name
 from diagkit.ops.libraries import format_range as format_range

@@ -8,8 +8,9 @@ from typing import Any
 
 import sympy
 
-from diagkit.ops.build import Over, contract, index, pick, reduce, tanh
+from diagkit.ops.build import Over, contract, index, pick, reduce
 from diagkit.ops.classes import CROSS_ENTROPY
+from diagkit.ops.functions import tanh
 from diagkit.ops.nodes import Node, block, combine, need_node
 from diagkit.term import Axis, AxisError, InputError, elements, finite, names, quotient, where
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
 
-from diagkit.ops.nodes import Node, combine, formula, need_node, union
-from diagkit.ops.scalars import SCALARS
+from diagkit.ops.nodes import Node, formula, need_node, union
 from diagkit.term import (
     REDUCTIONS,
     Array,
@@ -183,7 +182,8 @@ def pick(axes: Axes, over: Over) -> Axes:
         picked.append(by_name[key])
     if len(set(picked)) < len(picked):
         twice = next(a for a in picked if picked.count(a) > 1)
-        raise AxisError(f"axis {twice.name!r} is named twice", axis=twice.name, remedy="name each axis once")
+        again = f'name each axis once; an array meets itself along another one: dk.rename(K, {twice.name}="x")'
+        raise AxisError(f"axis {twice.name!r} is named twice", axis=twice.name, remedy=again)
     return tuple(picked)
 
 
@@ -271,21 +271,26 @@ def cast(value: Node, dtype: str, name: str | None = None) -> Node:
     return Node(Cast("", need_node(value).axes, (), check_format(dtype)), (value,), "", name)
 
 
-def rename(value: Node, name: str | None = None, **axes_to: Axis) -> Node:
-    """The same array with some axes under another name: ``rename(X, q=x)`` reads X's axis q along x.
+def rename(value: Node, name: str | None = None, **axes_to: Axis | str) -> Node:
+    """The same array with some axes under another name: ``rename(X, q=x)`` reads X's axis q along x, and
+    ``rename(X, q="x")`` along a new axis of that name and size.
 
     >>> q, x = axes("q x")
-    >>> rename(array("X", q), q=x)
-    <view over (x)>
+    >>> rename(array("X", q), q=x), rename(array("X", axis("q", 8)), q="x").axes
+    (<view over (x)>, (Axis('x', 8),))
     """
-    for old, new in axes_to.items():
-        (was,) = pick(need_node(value).axes, old)
-        lengths = (was.length, _need_axis(new).length)
-        if None not in lengths and was.length != new.length:
-            reason = f"axis {old!r} has size {was.size} and cannot become {new.name!r} of size {new.size}"
-            raise AxisError(reason, axis=old, remedy="an axis keeps its size under another name")
-    made = tuple(axes_to.get(axis.name, axis) for axis in value.axes)
+    given = need_node(value).axes
+    made_to = {old: _renamed(pick(given, old)[0], new) for old, new in axes_to.items()}
+    made = tuple(made_to.get(axis.name, axis) for axis in given)
     return Node(View("", made, (), tuple(coordinate(a.name) for a in made)), (value,), "", name)
+
+
+def _renamed(was: Axis, to: Axis | str) -> Axis:
+    new = Axis(to, was.length) if isinstance(to, str) else _need_axis(to)
+    if None not in (was.length, new.length) and was.length != new.length:
+        reason = f"axis {was.name!r} has size {was.size} and cannot become {new.name!r} of size {new.size}"
+        raise AxisError(reason, axis=was.name, remedy="an axis keeps its size under another name")
+    return new
 
 
 def view(value: Node, coordinates: dict[str, Any], over: Iterable[Axis], name: str | None = None) -> Node:
@@ -359,49 +364,3 @@ def _need_affine(read: Any, made: Axes) -> None:
         raise AxisError(f"{read} is not affine in the coordinates of {names(made)}")
     if not all(number.is_Integer for number in read.as_coefficients_dict().values()):
         raise AxisError(f"{read} is not whole at every position", remedy="use whole-number coefficients")
-
-
-def scalar(name: str) -> Callable[..., Any]:
-    """The scalar function of that name: of nodes a map, of formulas a formula.
-
-    >>> scalar("exp")(array("X", axis("x"))), scalar("exp")(0)
-    (<map over (x)>, 1)
-    """
-    row = SCALARS[name]
-
-    def function(*operands: Any, **named: Any) -> Any:
-        if any(isinstance(operand, Node) for operand in operands):
-            return combine(row.symbolic, *operands, **named)
-        return formula(row.symbolic, operands)
-
-    function.__name__ = function.__qualname__ = name
-    call, result = row.example
-    first = f"`{row.symbolic.__name__}` of values (element by element, work for the {row.unit} unit) or of formulas."
-    function.__doc__ = f"{first}\n\n    >>> {call}\n    {result}\n    "
-    return function
-
-
-exp, log, tanh, erf = scalar("exp"), scalar("log"), scalar("tanh"), scalar("erf")
-sin, cos, sign, floor, absolute = scalar("sin"), scalar("cos"), scalar("sign"), scalar("floor"), scalar("abs")
-maximum, minimum = scalar("maximum"), scalar("minimum")
-where, finite, quotient = scalar("where"), scalar("finite"), scalar("quotient")
-
-
-def sqrt(value: Any, name: str | None = None) -> Any:
-    """The square root of a value or a formula.
-
-    >>> sqrt(axis("d").size), sqrt(array("X", axis("x")))
-    (sqrt(d), <map over (x)>)
-    """
-    return combine(sympy.sqrt, value, name=name) if isinstance(value, Node) else formula(sympy.sqrt, [value])
-
-
-def equal(left: Any, right: Any, name: str | None = None) -> Node:
-    """Where two values are equal (``==`` compares the nodes themselves).
-
-    >>> import diagkit as dk
-    >>> X = dk.array("X", dk.axis("x"))
-    >>> dk.Diagram(dk.equal(X, 2))(X=[1.0, 2.0])
-    array([False,  True])
-    """
-    return combine(sympy.Eq, left, right, name=name)

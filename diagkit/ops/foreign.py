@@ -23,6 +23,7 @@ _INSTEAD |= {
 _INSTEAD |= {name: f"use dk.{name}(value, over=...)" for name in ("softmax", "logsumexp", "argmax", "argmin")}
 _INSTEAD |= {name: f"use dk.{name}(value)" for name in ("exp", "log", "sqrt", "tanh", "sin", "cos", "sign", "relu")}
 _INSTEAD |= dict.fromkeys(("dot", "matmul"), 'use dk.einsum("a b, b c -> a c", A, B)')
+_INSTEAD |= {"linear": 'use dk.einsum("b i, i o -> b o", X, W) + b', "machines": "use dk.machine.names()"}
 _HAS = "it has: axes, name, named, source, inputs"
 
 
@@ -135,3 +136,31 @@ def refuse_ufunc(name: str) -> DiagkitError:
     """
     remedy = _INSTEAD.get({"add": "sum"}.get(name, name), "use the function of that kind in dk, such as dk.exp(value)")
     return TermError(f"np.{name} makes numbers and a value of a diagram has none yet", remedy=remedy)
+
+
+_PICTURE = "it shows itself where it is displayed; .save(path) writes the picture, .svg() returns it"
+_NO_GRADIENT = "derivatives are not taken; write the backward pass as a diagram of its own"
+_STEPS = dict.fromkeys(("show", "plot", "render", "display"), _PICTURE)
+_STEPS |= dict.fromkeys(("backward", "grad", "vjp"), _NO_GRADIENT)
+_STEPS |= dict.fromkeys(("run", "forward", "eval", "evaluate"), "call it with arrays by name: diagram(Q=..., K=...)")
+_STEPS |= dict.fromkeys(("cost", "costs"), "its costs are .transfers(), .memory() and .work()")
+_STEPS |= dict.fromkeys(("flop", "flops"), "use .work().flop()")
+_STEPS |= dict.fromkeys(("bytes", "traffic"), "use .transfers().bytes()")
+_STEPS |= dict.fromkeys(
+    ("tile", "block"), 'use .group(q="g_q") for independent tiles, .stream(x="s_x") for chunks in turn'
+)
+_STEPS |= dict.fromkeys(("compile", "build", "jit"), 'use .kernel("numba", ...) or .kernel("triton", ...)')
+_STEPS |= dict.fromkeys(("time", "predict"), 'use .on("H100-SXM", ...)')
+
+
+def missing_step(diagram: str, name: str) -> AttributeError:
+    """The error of a name that a diagram does not have, with what is so called elsewhere.
+
+    >>> print(missing_step("attention", "flops"))
+    the diagram 'attention' has no 'flops'; use .work().flop()
+    """
+    if name.startswith("_"):
+        return AttributeError(name)
+    return MissingNameError(
+        f"the diagram {diagram!r} has no {name!r}", remedy=_STEPS.get(name, "dir(dk.Diagram) lists what it has")
+    )

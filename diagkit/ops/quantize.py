@@ -21,7 +21,8 @@ import sympy
 from numpy.typing import NDArray
 
 from diagkit.ops.blocks import select
-from diagkit.ops.build import Over, absolute, amax, amin, blocked, cast, pick, spread
+from diagkit.ops.build import Over, amax, amin, blocked, cast, pick, spread
+from diagkit.ops.functions import absolute
 from diagkit.ops.nodes import Node, combine, need_node
 from diagkit.term import AxisError, FormatError, InputError, check_format, check_whole, names, quotient
 
