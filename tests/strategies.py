@@ -225,8 +225,8 @@ def arrays_for(term, sizes, seed=0):
 
 @st.composite
 def nested_labels(draw, deepest=2):
-    """A diagram as `labelled` draws one, its tiles cut again at level 2 (and 3); no masks that skip chunks."""
-    case = draw(labelled(most=4, masks=False))
+    """A diagram as `labelled` draws one, its tiles cut again at level 2 (and 3)."""
+    case = draw(labelled(most=4) | masked_streams())
     term = case.term
     for level in range(2, deepest + 1):
         for axis in draw(st.permutations(list(term.axes))):
@@ -237,4 +237,6 @@ def nested_labels(draw, deepest=2):
             stream = {form.axis: f"s{level}_{form.axis}"}
             term = _tried(term, lambda t, stream=stream, level=level: derive.stream(t, level=level, **stream))
     tiles = {str(label.tile) for label in term.labels} - set(case.sizes)
-    return Labelled(term, case.sizes | {tile: draw(st.sampled_from(TILES)) for tile in sorted(tiles)})
+    empty = draw(st.sampled_from([None, None, None, *term.axes]))
+    sizes = case.sizes | {tile: draw(st.sampled_from(TILES)) for tile in sorted(tiles)}
+    return Labelled(term, sizes | ({empty: 0} if empty else {}))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from strategies import arrays_for, nested_labels
+from test_counted_equals_formula import every_loop_runs, hides
 
 import diagkit as dk
 from diagkit import cost, ops
@@ -14,12 +15,13 @@ from diagkit.term import InputError
 
 
 def agree(term, sizes, count):
-    """Counts of all levels against formulas of all levels."""
+    """Counts of all levels against formulas of all levels; where masks hide whole loops, a run holds less."""
     moved = cost.level_transfers(term).at(**sizes)
     assert count.transfers == {tuple(key): amount for key, amount in moved.items()}
     assert count.flops == cost.level_work(term).flop(**sizes)
     for level, held in cost.level_memory(term).items():
-        assert count.peaks.get(level, 0) == held.peak(**sizes), level
+        found, room = count.peaks.get(level, 0), held.peak(**sizes)
+        assert found == room if every_loop_runs(term, count) or not hides(term) else found <= room, level
 
 
 @settings(max_examples=80, deadline=None)

@@ -90,6 +90,10 @@ class Kernel:
         """The number of chunks of the streamed axis."""
         return tiles(self.term.axis(str(self.streamed)).size, self.chunk)
 
+    def outer(self, kind: str, axis: str) -> tuple[Any, ...]:
+        """The tiles inside which those of a "group" or "stream" axis lie, largest first: none at level 1."""
+        return ()
+
     def repeats(self, axes: Iterable[str], also: Iterable[str] = ()) -> Any:
         """How often something over `axes` is done again: once per tile of every grouped axis it lacks.
 

@@ -7,19 +7,17 @@ loaded and stored. Source: arXiv 2412.03317, sections 2.2 (levels) and 4.2 (seve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
 
-from diagkit.cost.exact import Number, evaluate
 from diagkit.cost.kernel import Kernel, kernels, product, tiles
-from diagkit.cost.masks import loop_mask
-from diagkit.cost.memory import Column, Memory, memory
+from diagkit.cost.memory import Column, Memory, along, memory
 from diagkit.cost.transfers import Transfer, Transfers, collect, kernel_transfers, one_group
 from diagkit.cost.work import Work, kernel_work
-from diagkit.term import FORMATS, Alias, InputError, Term, at_level, depth, outer_tiles
+from diagkit.term import FORMATS, Alias, Term, at_level, depth, outer_tiles
 
 
 def nested_tiles(whole: Any, outer: tuple[Any, ...], tile: Any) -> Any:
@@ -63,10 +61,13 @@ class NestedKernel(Kernel):
         """The number of sub-chunks: those of each chunk added up."""
         return self._tiles("stream", str(self.streamed), self.chunk)
 
-    def _tiles(self, kind: str, axis: str, tile: Any) -> Any:
+    def outer(self, kind: str, axis: str) -> tuple[Any, ...]:
+        """The tiles of the levels above, inside which those of this one lie, largest first."""
         assert self.whole is not None
-        outer = outer_tiles(self.whole, kind, axis, self.level)
-        return nested_tiles(self.term.axis(axis).size, outer, tile)
+        return outer_tiles(self.whole, kind, axis, self.level)
+
+    def _tiles(self, kind: str, axis: str, tile: Any) -> Any:
+        return nested_tiles(self.term.axis(axis).size, self.outer(kind, axis), tile)
 
 
 def nested_kernels(term: Term, level: int) -> tuple[NestedKernel, ...]:
@@ -79,10 +80,7 @@ def nested_kernels(term: Term, level: int) -> tuple[NestedKernel, ...]:
 
 @dataclass(frozen=True, repr=False)
 class LevelTransfers(Transfers):
-    """Transfers between all neighbouring levels, in one map; `dividing` are pairs of tiles, outer and inner.
-
-    Under a mask that skips chunks the inner tiles must divide the outer ones: only then do the chunks that
-    one level skips consist of chunks that the next one skips.
+    """Transfers between all neighbouring levels, in one map.
 
     >>> import diagkit as dk
     >>> a, b, c = dk.axes("a b c")
@@ -94,31 +92,11 @@ class LevelTransfers(Transfers):
     (116, 116)
     """
 
-    dividing: tuple[tuple[Any, Any], ...] = ()
-
     def between(self, level: int) -> LevelTransfers:
         """What crosses between `level` - 1 and `level`, both ways."""
         amounts = tuple((key, amount) for key, amount in self.amounts if max(key.source, key.target) == level)
         group = tuple((key, amount) for key, amount in self.one_group if max(key.source, key.target) == level)
         return replace(self, amounts=amounts, one_group=group)
-
-    def total(self, **sizes: Any) -> Any:
-        """The sum over everything that moves: a formula, or a number at `sizes`; refused as `at` is."""
-        self._check(sizes)
-        return super().total(**sizes)
-
-    def at(self, **sizes: Any) -> dict[Transfer, Number]:
-        """Each amount as a plain number; an InputError where a mask needs tiles that divide and they do not."""
-        self._check(sizes)
-        return super().at(**sizes)
-
-    def _check(self, sizes: Mapping[str, Any]) -> None:
-        for outer, inner in self.dividing if sizes else ():
-            if evaluate(outer, sizes) % evaluate(inner, sizes):
-                raise InputError(
-                    f"under a mask a tile of {inner} must divide that of {outer} above it",
-                    remedy="count these sizes with the program, or give tiles that divide",
-                )
 
 
 def level_transfers(term: Term) -> LevelTransfers:
@@ -135,7 +113,7 @@ def level_transfers(term: Term) -> LevelTransfers:
     amounts = collect((key, amount) for key, amount, _ in pairs)
     group = collect((key, amount) for key, _, amount in pairs)
     formats = {key.array: term.wires[key.array].dtype for key, _ in amounts}
-    return LevelTransfers(amounts, group, formats, dividing=tuple(_dividing(term)))
+    return LevelTransfers(amounts, group, formats)
 
 
 def _crossing(term: Term, level: int) -> Iterator[tuple[Transfer, Any, Any]]:
@@ -147,21 +125,9 @@ def _crossing(term: Term, level: int) -> Iterator[tuple[Transfer, Any, Any]]:
             yield key._replace(source=key.source + level - 1, target=key.target + level - 1), amount, one
 
 
-def _dividing(term: Term) -> Iterator[tuple[Any, Any]]:
-    """Pairs of tiles, outer and inner, on the axes of masks that skip chunks."""
-    for kernel in kernels(at_level(term, 1)):
-        mask = loop_mask(kernel)
-        axes = {kernel.streamed, *mask.axes} if mask.bounds else set()
-        for label in term.labels if axes else ():
-            above = outer_tiles(term, label.kind, label.axis, label.level)
-            if label.axis in axes and above:
-                yield above[-1], label.tile
-
-
 def level_work(term: Term) -> Work:
     """The operations of one run at the tiles of the innermost level, which is where things are computed:
-    what its tiles do again each time is counted each time. Under a mask this is that of tiles that divide
-    those above them.
+    what its tiles do again each time is counted each time.
 
     >>> import diagkit as dk
     >>> a, b, c, e = dk.axes("a b c e")
@@ -198,7 +164,7 @@ def level_memory(term: Term) -> dict[int, Memory]:
 def _passing(term: Term, level: int) -> Memory:
     cut = nested_kernels(term, level)
     columns = tuple(column for kernel in cut for column in _passed(kernel))
-    return replace(memory(at_level(term, level)), live=columns)
+    return replace(memory(at_level(term, level)), live=columns, begun=())
 
 
 def _passed(kernel: Kernel) -> Iterator[Column]:
@@ -210,11 +176,11 @@ def _passed(kernel: Kernel) -> Iterator[Column]:
     moving = [*(wire for wire in region.loads if wire not in fixed), *carried]
     yield _column(kernel, "load", fixed)
     if kernel.form:
-        yield _column(kernel, "chunk", moving)
+        yield _column(kernel, "chunk", moving, looping=True)
     yield _column(kernel, "store", [wire for wire in stores if wire not in carried])
 
 
-def _column(kernel: Kernel, name: str, wires: list[str]) -> Column:
+def _column(kernel: Kernel, name: str, wires: list[str], looping: bool = False) -> Column:
     formats = [kernel.term.wires[wire].dtype for wire in wires]
     live = tuple((kernel.held(wire), FORMATS[dtype], 1) for wire, dtype in zip(wires, formats, strict=True))
-    return Column(kernel.number, name, live)
+    return Column(kernel.number, name, live, (), along(kernel, looping))

@@ -30,17 +30,23 @@ Live = tuple[tuple[Any, int, int], ...]
 class Column:
     """One column of one kernel: "load", a box, or "store", and the buffers live there.
 
-    `chunks` are those of them that hold one chunk of a streamed input.
+    `chunks` are those of them that hold one chunk of a streamed input; `along` are the sizes of the axes that
+    it runs along: where one is 0, nothing of it is ever there.
     """
 
     kernel: int
     name: str
     live: Live
     chunks: Live = ()
+    along: tuple[Any, ...] = ()
 
     def amount(self, weight: Mapping[int, Any]) -> Any:
         """The sum of what is live, an element of that many bits weighing `weight[bits]`."""
         return sympy.Add(*(elements * weight[bits] * count for elements, bits, count in self.live))
+
+    def empty(self, sizes: Mapping[str, Any]) -> bool:
+        """Whether it runs along an axis of no element."""
+        return any(evaluate(size, sizes) == 0 for size in self.along)
 
 
 @dataclass(frozen=True, repr=False)
@@ -49,7 +55,8 @@ class Memory(Shown):
     must be room for. A run whose masks hide every chunk of a loop holds less.
 
     `paper` is the napkin form: loads, chunks and stored outputs only, one column per kernel; in `apart` one
-    for each box that reads a chunk, with the chunks that this box reads.
+    for each box that reads a chunk, with the chunks that this box reads. `begun` is what a loop begins with,
+    which is all that there is of it where its axis is empty.
 
     >>> import diagkit as dk
     >>> a, b, c = dk.axes("a b c")
@@ -61,11 +68,15 @@ class Memory(Shown):
     (g_a*g_c, 32)
     >>> held.napkin().peak(), held.bytes("fp16").peak(g_a=4, g_c=8, s_b=2)
     (g_a*g_c + g_a*s_b + g_c*s_b, 112)
+    >>> nowhere = {"g_a": 4, "g_c": 8, "s_b": 2, "a": 16, "b": 0, "c": 16}
+    >>> held.peak(**nowhere), tuple(held.running(**nowhere).columns())
+    (32, ((0, 'load'), (0, 'store'), (0, 'begin')))
     """
 
     live: tuple[Column, ...]
     paper: tuple[Column, ...]
     apart: tuple[Column, ...] = ()
+    begun: tuple[Column, ...] = ()
     unit: str = "elements"
     dtype: str | None = None
 
@@ -83,19 +94,27 @@ class Memory(Shown):
     def peak(self, **sizes: Any) -> Any:
         """The most that is live at once: a formula, a Max only where sizes decide; a number at `sizes`."""
         if sizes:
-            return max((evaluate(amount, sizes) for amount in self._highest()), default=0)
-        return largest(self._highest())
+            return max((evaluate(amount, sizes) for amount in self._candidates(sizes)), default=0)
+        return largest(_highest(self))
 
-    def _highest(self) -> list[Any]:
-        return undominated(dict.fromkeys(self.columns().values()))
+    def running(self, **sizes: Any) -> Self:
+        """Without the columns that run along an axis of no element; a loop that runs nowhere has just begun."""
+        if all(sizes.values()):
+            return self
+        live, begun = (tuple(c for c in view if not c.empty(sizes)) for view in (self.live, self.begun))
+        return replace(self, live=(*live, *begun))
 
     def where(self, **sizes: Any) -> tuple[tuple[int, str], ...]:
         """The columns at which the peak is reached; all that may be, while sizes are open."""
-        high = self._highest()
+        high = self._candidates(sizes)
         if sizes:
             peak = self.peak(**sizes)
             high = [amount for amount in high if evaluate(amount, sizes) == peak]
-        return tuple(key for key, amount in self.columns().items() if amount in high)
+        return tuple(key for key, amount in self.running(**sizes).columns().items() if amount in high)
+
+    def _candidates(self, sizes: Mapping[str, Any]) -> list[Any]:
+        """The amounts that may be the peak; which exceeds which is known of sizes from 1 up alone."""
+        return _highest(self) if all(sizes.values()) else list(self.running(**sizes).columns().values())
 
     def per_kernel(self) -> tuple[Any, ...]:
         """The peak of each kernel, in order."""
@@ -130,13 +149,18 @@ class Memory(Shown):
 
     def at(self, **sizes: Any) -> dict[tuple[int, str], Number]:
         """The amount live at each column as a plain number at `sizes`."""
-        return {key: evaluate(amount, sizes) for key, amount in self.columns().items()}
+        running = self.running(**sizes).columns()
+        return {key: evaluate(running.get(key, sympy.S.Zero), sizes) for key in (*self.columns(), *running)}
 
     def _table(self) -> Table:
         peak = set(self.where())
         marked = ((key, amount, "peak" if key in peak else "") for key, amount in self.columns().items())
         rows = [(str(number), name, amount, mark) for (number, name), amount, mark in marked]
         return Table([("kernel", "column", self.unit, ""), *rows])
+
+
+def _highest(held: Memory) -> list[Any]:
+    return undominated(dict.fromkeys(held.columns().values()))
 
 
 def memory(term: Term) -> Memory:
@@ -153,7 +177,8 @@ def memory(term: Term) -> Memory:
     cut = kernels(term)
     live = tuple(column for kernel in cut for column in _columns(kernel))
     apart = tuple(column for kernel in cut for column in _apart(kernel))
-    return Memory(live, tuple(_paper(kernel) for kernel in cut), apart)
+    begun = tuple(_begun(kernel) for kernel in cut if kernel.form)
+    return Memory(live, tuple(_paper(kernel) for kernel in cut), apart, begun)
 
 
 def _columns(kernel: Kernel) -> Iterator[Column]:
@@ -164,8 +189,24 @@ def _columns(kernel: Kernel) -> Iterator[Column]:
     chunks = _alike(_sizes(kernel, _chunks(kernel)))
     for place, name in enumerate(row.names):
         live.update(begins[place])
-        yield Column(kernel.number, name, _alike(live), chunks if row.first <= place <= row.last else ())
+        looping = row.first <= place <= row.last
+        yield Column(kernel.number, name, _alike(live), chunks if looping else (), along(kernel, looping))
         live.subtract(ends[place])
+
+
+def along(kernel: Kernel, looping: bool) -> tuple[Any, ...]:
+    """The sizes of the axes that a kernel runs along tile by tile, the streamed one only in its loop."""
+    axes = (*kernel.grouped, *([str(kernel.streamed)] if looping else []))
+    return tuple(kernel.term.axis(axis).size for axis in axes)
+
+
+def _begun(kernel: Kernel) -> Column:
+    """What is there when a loop begins: what was loaded and made before and stays, and the states."""
+    row = events(kernel)
+    stays = [one for one in buffers(kernel, row) if one.begin < row.first <= one.end]
+    live = Counter((one.elements, one.bits) for one in stays)
+    live.update(_sizes(kernel, [state.name for state in kernel.form.state] if kernel.form else []))
+    return Column(kernel.number, "begin", _alike(live), (), along(kernel, looping=False))
 
 
 def _by_place(found: Sequence[Buffer], length: int) -> tuple[list[list[Any]], list[list[Any]]]:
@@ -201,7 +242,7 @@ def _sizes(kernel: Kernel, wires: Sequence[str]) -> Counter[tuple[Any, int]]:
 def _paper(kernel: Kernel) -> Column:
     wires = [*kernel.region.loads, *kernel.region.stores]
     chunks = _alike(_sizes(kernel, _chunks(kernel)))
-    return Column(kernel.number, "loads and stores", _alike(_sizes(kernel, wires)), chunks)
+    return Column(kernel.number, "loads and stores", _alike(_sizes(kernel, wires)), chunks, along(kernel, False))
 
 
 def _apart(kernel: Kernel) -> Iterator[Column]:
@@ -212,6 +253,6 @@ def _apart(kernel: Kernel) -> Iterator[Column]:
     for name, read in readers.items():
         if read:
             live = _sizes(kernel, lasting) + _sizes(kernel, read)
-            yield Column(kernel.number, name, _alike(live), _alike(_sizes(kernel, read)))
+            yield Column(kernel.number, name, _alike(live), _alike(_sizes(kernel, read)), along(kernel, True))
     if not any(readers.values()):
         yield _paper(kernel)

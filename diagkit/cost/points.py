@@ -173,9 +173,9 @@ def _summed(node: Any, columns: Mapping[str, Array], known: dict[Any, Array]) ->
 
 
 def _even(node: Any) -> bool:
-    """Whether a sum counts positions or tiles alone, and all of them."""
+    """Whether a sum counts positions or tiles alone, all of them, and no tiles inside others."""
     stream, others, _, clips = node.args
-    return not clips and all(unit in (0, 1) for _, _, unit in (stream, *others))
+    return not clips and all(len(cut) == 3 and cut[2] in (0, 1) for cut in (stream, *others))
 
 
 def _divided(above: Array, below: Array) -> Array:
@@ -216,8 +216,8 @@ def _reach_rounded(node: Any, top: Callable[[Any], int]) -> int:
 
 
 def _reach_visited(node: Any, top: Callable[[Any], int]) -> int:
-    (x, _, _), others, *_ = node.args
-    return prod(top(size) + 1 for size in (x, *(size for size, _, _ in others)))
+    (x, *_), others, *_ = node.args
+    return prod(top(size) + 1 for size in (x, *(size for size, *_ in others)))
 
 
 _REACH: dict[Any, Callable[[Any, Callable[[Any], int]], int]] = {
@@ -244,7 +244,11 @@ class Amounts:
     units: Mapping[str, str]
 
     def at(self, **sizes: Any) -> dict[str, Array]:
-        """Every amount at many points: `sizes` in elements, arrays or one number for all (see `evaluate_at`)."""
+        """Every amount at many points: `sizes` in elements, arrays or one number for all (see `evaluate_at`), from
+        1 up; an InputError names one that is 0."""
+        empty = next((name for name, column in point_columns(sizes).items() if (column == 0).any()), None)
+        if empty:
+            raise InputError(f"{empty} is 0 somewhere", axis=empty, remedy="give sizes and tiles from 1 up")
         every = [formula for several in self.formulas.values() for formula in several]
         numbers = iter(evaluate_at(every, sizes))
         return {name: reduce(np.maximum, (next(numbers) for _ in few)) for name, few in self.formulas.items()}

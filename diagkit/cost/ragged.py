@@ -39,7 +39,9 @@ def _shifted(bounds: Sequence[Triple], shifts: Sequence[Any]) -> list[Triple]:
 
 
 def _fits(stream: Triple, others: Sequence[Triple], bounds: Sequence[Triple]) -> bool:
-    """Whether everything stays within 64 bits."""
+    """Whether everything stays within 64 bits, and no tile is that of an empty axis."""
+    if not all((tile > 0).all() for _, tile, _ in (stream, *others)):
+        return False
     spread = prod(int(size.max(initial=0)) + int(tile.max(initial=0)) for size, tile, _ in (stream, *others))
     lines = [sum(map(abs, slopes)) + 1 for _, slopes, _, _ in bounds]
     shifts = [int(abs(shift).max(initial=0)) for _, _, shift, _ in bounds]

@@ -218,8 +218,9 @@ def masked_points(kernel: Kernel, axes: Axes, mask: Mask, *, chunks: bool) -> An
     """The points over `axes` in all the chunks that all groups visit; once per chunk where `chunks`
     (for what lacks the streamed axis and is done again in every chunk)."""
     term, own = kernel.term, set(names(axes))
-    stream = Cut(term.axis(str(kernel.streamed)).size, kernel.chunk, int(not chunks))
-    others = [Cut(size, kernel.grouped.get(axis, size), int(axis in own)) for axis, size in _sizes(term, mask)]
+    inside, streamed = kernel.outer, str(kernel.streamed)
+    stream = Cut(term.axis(streamed).size, kernel.chunk, int(not chunks), inside("stream", streamed))
+    others = [Cut(n, kernel.grouped.get(a, n), int(a in own), inside("group", a)) for a, n in _sizes(term, mask)]
     rest = tuple(axis.size for axis in axes if axis.name not in {kernel.streamed, *mask.axes})
     return product((*rest, kernel.repeats(own, mask.axes), make_visited(stream, others, mask.bounds)))
 

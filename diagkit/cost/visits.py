@@ -38,15 +38,17 @@ class Bound:
 @dataclass(frozen=True)
 class Cut:
     """How an axis is cut: its size, its tile, and what is counted along it: runs of `unit` positions (1 for
-    the positions themselves; a unit divides the tile), or the tiles where that is 0."""
+    the positions themselves; a unit divides the tile), or the tiles where that is 0. `outer` are the tiles
+    inside which these lie, largest first: there the positions are what is counted, or the tiles."""
 
     size: Any
     tile: Any
     unit: Any
+    outer: tuple[Any, ...] = ()
 
     def sympy(self) -> Any:
         """The same as a sympy tuple."""
-        return sympy.Tuple(self.size, self.tile, self.unit)
+        return sympy.Tuple(self.size, self.tile, self.unit, *self.outer)
 
 
 @dataclass(frozen=True)
@@ -89,23 +91,23 @@ class visited(sympy.Expr):  # type: ignore[misc]  # noqa: N801 - a function in f
     def short(self) -> Any:
         """The sum in a few letters, for a narrow cell: ``visits_x`` are the positions of x visited by all
         tiles together, and every tile has its full rows; exact numbers come from the sum itself."""
-        (x, s, unit), others, *_ = self.args
+        (x, s, unit, *_), others, *_ = self.args
         made = symbol(f"visits_{x}") / (unit or s)
-        for _, tile, one in others:
+        for _, tile, one, *_ in others:
             made = made * tile / (one or tile)
         return made
 
     def _latex(self, printer: Any) -> str:
-        (x, s, unit), others, *_ = self.args
-        tiles = "".join(rf"\sum^{{{printer.doprint(size / tile)}}}" for size, tile, _ in others)
-        rows = "".join(rf"{printer.doprint(tile / one)}\," for _, tile, one in others if one)
+        (x, s, unit, *_), others, *_ = self.args
+        tiles = "".join(rf"\sum^{{{printer.doprint(size / tile)}}}" for size, tile, *_ in others)
+        rows = "".join(rf"{printer.doprint(tile / one)}\," for _, tile, one, *_ in others if one)
         what = r"\text{visited }" + printer.doprint(x / (unit or s))
         return rf"\left[{tiles} {rows}{what}\right]"
 
     def _sympystr(self, printer: Any) -> str:
-        (x, s, unit), others, *_ = self.args
-        rows = "".join(f"{printer.doprint(tile / one)}*" for _, tile, one in others if one)
-        tiles = "".join(f", {printer.doprint(size / tile)} tiles" for size, tile, _ in others)
+        (x, s, unit, *_), others, *_ = self.args
+        rows = "".join(f"{printer.doprint(tile / one)}*" for _, tile, one, *_ in others if one)
+        tiles = "".join(f", {printer.doprint(size / tile)} tiles" for size, tile, *_ in others)
         return f"Sum({rows}visited {printer.doprint(x / (unit or s))}{tiles})"
 
 
@@ -135,16 +137,19 @@ def count_visited(
     >>> count_visited((1000, 128, 0), [(1000, 128, 0)], causal)
     36
     """
-    x, s, unit = map(int, stream)
+    x, s, unit, *outer = map(int, stream)
+    chunks = tuple(max(length, 1) for length in (*outer, s))  # an empty axis that is not cut is its own chunk
     axes = [tuple(map(int, other)) for other in others]
-    check_count(prod(-(-size // tile) for size, tile, _ in axes))
-    kind = np.int64 if prod((x + s, *(size + tile for size, tile, _ in axes))) < SMALL else object
+    check_count(prod(pieces(size, (*above, tile)) for size, tile, _, *above in axes))
+    kind = np.int64 if prod((x + s, *(size + tile for size, tile, *_ in axes))) < SMALL else object
     tiles = [_tiles_of(axis, place, len(axes), kind) for place, axis in enumerate(axes)]
     lines = [(int(sign), tuple(map(int, slopes)), int(shift), int(case)) for sign, slopes, shift, case in bounds]
-    covered = _covered((np.array(x, dtype=kind), s), tiles, lines)
+    covered = _covered((np.array(x, dtype=kind), *chunks), tiles, lines)
     for clip in clips:
         tiles, covered = _clipped(clip, axes, tiles, covered)
-    weight = _weighed(unit or s, covered, tiles)
+    if outer and not unit:  # chunks of uneven lengths are counted by their numbers
+        unit, covered = 1, _numbers(covered, chunks)
+    weight = _weighed(unit or chunks[-1], covered, tiles)
     return int(np.broadcast_to(weight, tuple(len(rows.reshape(-1)) for _, _, rows in tiles)).sum())
 
 
@@ -154,12 +159,49 @@ def seen(stream: Triple, tiles: Sequence[Lines], bounds: Sequence[Triple]) -> An
 
 
 def _covered(stream: Triple, tiles: Sequence[Lines], bounds: Sequence[Triple]) -> Ends:
-    """The positions begin <= j < end in the chunks that each tile visits."""
-    x, s = stream
+    """The positions begin <= j < end in the chunks that each tile visits; `stream` is the size of the streamed
+    axis, then its chunks, largest first."""
+    x, *chunks = stream
     lo, hi = _loosest(tiles, bounds, x)
-    begin, end = lo // s * s, np.minimum(-(-hi // s) * s, x)
+    (begin, _), (_, end) = (_chunk_at(at, x, chunks) for at in (lo, hi - 1))
     nothing = np.zeros_like(x)
     return np.where(lo < hi, begin, nothing), np.where(lo < hi, end, nothing)
+
+
+def _chunk_at(at: Any, x: Any, chunks: Sequence[Any]) -> Ends:
+    """Where the innermost chunk around a position begins and ends."""
+    begin, end = np.zeros_like(x), x
+    for length in chunks:
+        begin = begin + (at - begin) // length * length
+        end = np.minimum(end, begin + length)
+    return begin, end
+
+
+def _numbers(ends: Ends, chunks: tuple[int, ...]) -> Ends:
+    """Positions where chunks begin and end as the numbers of those chunks."""
+    begin, end = ends
+    return _number(begin, chunks), np.where(begin < end, _number(end - 1, chunks) + 1, _number(begin, chunks))
+
+
+def _number(at: Any, chunks: tuple[int, ...]) -> Any:
+    """How many innermost chunks end before the one around a position."""
+    count = begin = np.zeros_like(at)
+    for place, length in enumerate(chunks):
+        whole = (at - begin) // length
+        count, begin = count + whole * pieces(length, chunks[place + 1 :]), begin + whole * length
+    return count
+
+
+def pieces(whole: int, tiles: Sequence[int]) -> int:
+    """How many tiles there are where each of `tiles` cuts what the one before it left, the first cuts `whole`.
+
+    >>> pieces(100, (30, 20)), pieces(7, ())
+    (7, 1)
+    """
+    if not tiles or not whole:
+        return min(whole, 1)
+    full, rest = divmod(whole, tiles[0])
+    return full * pieces(tiles[0], tiles[1:]) + pieces(rest, tiles[1:])
 
 
 def _weighed(unit: Any, covered: Ends, tiles: Sequence[Lines]) -> Any:
@@ -222,11 +264,16 @@ Lines = tuple[Any, Any, Any]
 
 
 def _tiles_of(axis: Triple, place: int, count: int, kind: Any) -> Lines:
-    size, tile, unit = axis
-    exact = kind is object  # beyond 64 bits numpy's own ranges turn into floats
-    first = np.array(range(0, size, tile), dtype=object) if exact else np.arange(0, size, tile)
-    last = np.minimum(first + tile, size) - 1
-    rows = -(-(last - first + 1) // (unit or tile))
+    size, tile, unit, *outer = axis
+    there = 1 if size or not tile else 0  # an empty axis that is not cut is one tile without rows
+    first, end = np.zeros(there, dtype=kind), np.full(there, size, dtype=kind)
+    for length in (*outer, tile) if size else ():
+        number = (-(-(end - first) // length)).astype(np.int64)
+        place_in = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
+        first = np.repeat(first, number) + place_in.astype(kind) * length
+        end = np.minimum(first + length, np.repeat(end, number))
+    last = end - 1
+    rows = -(-(end - first) // (unit or tile)) if tile else np.full(there, 1 - bool(unit), dtype=kind)
     shape = [-1 if n == place else 1 for n in range(count)]
     return first.reshape(shape), last.reshape(shape), rows.reshape(shape)
 
@@ -258,7 +305,7 @@ def closed_visited(
     For causal attention with q = x = n this is n**2/(2 g) + n/2 positions. None where
     there is no such form: two bounds on one side, one with two moving axes, several cases, or clips.
     """
-    x, s, unit = stream
+    x, s, unit, *_ = stream
     upper, lower = ([bound for bound in bounds if bound[0] * side > 0] for side in (1, -1))
     moving = [sum(map(bool, slopes)) for _, slopes, _, _ in bounds]
     split = bool(clips) or any(case for *_, case in bounds)
@@ -266,12 +313,12 @@ def closed_visited(
         return None
     end = _clamped_sum(x, others, upper[0], upper=True) if upper else x * _tiles(others)
     begin = _clamped_sum(x, others, lower[0], upper=False) if lower else 0
-    rows = sympy.Mul(*(tile / one for _, tile, one in others if one))
+    rows = sympy.Mul(*(tile / one for _, tile, one, *_ in others if one))
     return rows * (end - begin) / (unit or s)
 
 
 def _tiles(others: Sequence[Triple]) -> Any:
-    return sympy.Mul(*(size / tile for size, tile, _ in others))
+    return sympy.Mul(*(size / tile for size, tile, *_ in others))
 
 
 def _clamped_sum(x: Any, others: Sequence[Triple], bound: Triple, *, upper: bool) -> Any:
@@ -298,7 +345,7 @@ def _above(value: Any) -> Any:
 def _trapezoid(x: Any, other: Triple, slope: Any, base: Any, *, at_end: bool) -> Any:
     """The sum over tiles of a line that is cut off at 0 and x, at one side of each tile: its area over
     the tile's length, and half of how much it rises."""
-    q, g, _ = other
+    q, g, *_ = other
 
     def clamp(p: Any) -> Any:
         return _above(slope * p + base) - _above(slope * p + base - x)

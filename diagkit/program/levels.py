@@ -121,8 +121,15 @@ class Tile(Walk):
         assert loop is not None
         lo, hi = self.bound(loop.lo), self.bound(loop.hi)
         every = (lo, hi) == (0, int(loop.size))
-        found = self.pieces(loop.axis, int(loop.tile), merged=every and self.merged(self.kernel, loop.axis))
+        alike = every and self.unmasked and self.merged(self.kernel, loop.axis)
+        found = self.pieces(loop.axis, int(loop.tile), merged=alike)
         return [piece for piece in found if every or (lo < hi and piece[0] < hi and lo < piece[0] + piece[1])]
+
+    @property
+    def unmasked(self) -> bool:
+        """Whether no mask bounds the loops, here and below: then chunks of one extent count the same."""
+        loops = (kernel.loop for kernel in self.kernels)
+        return all(loop is None or (loop.lo, loop.hi) == (0, loop.size) for loop in loops)
 
     def part(self, name: str) -> tuple[Statement, ...]:
         """The statements of one phase of this tile's kernel."""
