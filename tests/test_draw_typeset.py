@@ -66,7 +66,9 @@ def test_names() -> None:
 def test_what_is_cut_fits(text: str, room: float, family: str) -> None:
     short = fit(clean(text), room, 15, family)
     assert width(short, 15, family) <= room
-    assert short in (clean(text), short.removesuffix("…") + "…")
+    if short != clean(text):
+        ends = [(short[:at], short[at + 1 :]) for at, char in enumerate(short) if char == "…"]
+        assert any(clean(text).startswith(head) and clean(text).endswith(tail) for head, tail in ends)
     assert runs_width(cut(roman(clean(text)), room, 15, family), 15, family) <= room
 
 

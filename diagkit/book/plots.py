@@ -299,7 +299,9 @@ def draw_frame(axes: Any, column: int, row: int) -> None:
     """A frame around one place of a map."""
     from matplotlib.patches import Rectangle
 
-    axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="#ff7a1a", linewidth=2.5))
+    frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor="#ff7a1a", linewidth=2.5)
+    axes.add_patch(frame)
+    frame.set_clip_on(False)
 
 
 def write_values(axes: Any, values: Sequence[Sequence[float]], norm: Any) -> None:

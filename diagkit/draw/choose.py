@@ -7,9 +7,10 @@ from typing import Any
 
 from diagkit.draw.formulas import join_text, short, unary_text
 from diagkit.draw.masks import closed, mask_of, position_mask
+from diagkit.draw.naming import label
 from diagkit.draw.roles import hidden_weights, summed
 from diagkit.draw.scene import Runs
-from diagkit.draw.typeset import formula, italic, name_runs, roman
+from diagkit.draw.typeset import formula, italic, roman
 from diagkit.term import Block, Box, Cast, Contract, Index, Map, Reduce, Term, View, coordinate, flatten, names
 
 # What each kind of box draws as: the fields of its column.
@@ -30,10 +31,10 @@ def _positions(term: Term, box: Map) -> dict[str, Any]:
     """What is made of nothing, or of positions alone: a condition on these is a mask, the rest a formula."""
     made = closed(term, box.name) if term.wires[box.name].virtual else None
     if made is None:
-        return {"text": name_runs(box.name, 60, 14)}
+        return {"text": label(term, box.name, 60, 14)}
     if term.wires[box.name].dtype == "bool":
-        return {"text": name_runs(box.name, 60, 14), "style": position_mask(made, names(box.axes))}
-    return {"text": short(formula(made, tuple(term.axes)), box)}
+        return {"text": label(term, box.name, 60, 14), "style": position_mask(made, names(box.axes))}
+    return {"text": short(formula(made, tuple(term.axes)), term, box)}
 
 
 def _reduce_glyph(term: Term, box: Any, drawn: tuple[str, ...]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def _contract_glyph(term: Term, box: Box, drawn: tuple[str, ...]) -> dict[str, A
     if len(drawn) == 1 and len(box.inputs) == 2:
         (weight,) = set(box.inputs) - set(drawn)
         inner = tuple(axis for axis in gone if axis in names(term.wires[drawn[0]].axes))
-        text = name_runs(weight, 64, 15, bold=True)
+        text = label(term, weight, 64, 15, bold=True)
         return {"glyph": "linear", "acts": inner, "text": text, "title": "linear"}
     if len(drawn) == 1 and gone:
         return {"glyph": "reduce", "acts": gone, "text": roman("Σ", bold=True), "title": "sum"}
@@ -101,7 +102,7 @@ def _learned_names(term: Term, box: Block) -> Runs:
     held = [wire for wire in box.inputs if wire in hidden_weights(term)]
     runs: Runs = ()
     for place, wire in enumerate(held):
-        runs += (roman(", ") if place else ()) + name_runs(wire, 40, 12, bold=True)
+        runs += (roman(", ") if place else ()) + label(term, wire, 40, 12, bold=True)
     return runs
 
 

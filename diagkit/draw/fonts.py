@@ -87,17 +87,52 @@ def _printable(char: str) -> bool:
 
 
 def fit(text: str, room: float, size: float, family: str = SERIF, bold: bool = False) -> str:
-    """`text`, cut short with … where it is wider than `room`.
+    """`text`, cut in the middle with … where it is wider than `room`: names differ at their ends.
 
-    >>> fit("key position", 40, 15)
-    'ke…'
+    >>> fit("key position", 60, 15), fit("key", 60, 15)
+    ('ke…on', 'key')
     """
     if width(text, size, family, bold) <= room:
         return text
     left = room - width(ELLIPSIS, size, family, bold)
-    kept = ""
-    for char in text:
-        if width(kept + char, size, family, bold) > left:
+    pieces, head, tail = letters(text), "", ""
+    while pieces:
+        ahead = len(tail) >= len(head)
+        grown = head + pieces[0] if ahead else pieces[-1] + tail
+        if width(grown + (tail if ahead else head), size, family, bold) > left:
             break
-        kept += char
-    return kept.rstrip() + ELLIPSIS
+        head, tail = (grown, tail) if ahead else (head, grown)
+        pieces.pop(0 if ahead else -1)
+    return head.rstrip() + ELLIPSIS + tail.lstrip()
+
+
+def folded(text: str, room: float, size: float, family: str = SERIF) -> list[str]:
+    """`text` in lines, broken at blanks; a word that is wider than `room` has a line of its own.
+
+    >>> folded("one two three", 90, 15)
+    ['one two', 'three']
+    """
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        lines[-1:] = [longer] if width(longer, size, family) <= room else [*lines[-1:], word]
+    return lines
+
+
+def letters(text: str) -> list[str]:
+    """The text in letters, each with the marks that sit on it.
+
+    >>> len(letters("x\u0304y"))
+    2
+    """
+    found: list[str] = []
+    for char in text:
+        if found and (_units_by_class(char) == 0 or found[-1][-1] == JOINER):
+            found[-1] += char
+        else:
+            found.append(char)
+    return found
+
+
+JOINER = "\u200d"
+"""Makes one letter of those before and after it."""

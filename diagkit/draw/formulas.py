@@ -8,8 +8,9 @@ from typing import Any
 import sympy
 
 from diagkit.draw.masks import placed
+from diagkit.draw.naming import label
 from diagkit.draw.scene import Runs, runs_width
-from diagkit.draw.typeset import formula, name_runs, roman, short_name
+from diagkit.draw.typeset import formula, name_runs, roman
 from diagkit.term import Box, Map, Term, arg
 
 _A, _B = arg(0), arg(1)
@@ -35,8 +36,8 @@ def unary_text(term: Term, box: Map, wire: str) -> Runs:
     for kind, sign in ((sympy.Mul, "×"), (sympy.Add, "+")):
         rest = [part for part in kind.make_args(box.expr) if part != own]
         if isinstance(box.expr, kind) and len(rest) == len(kind.make_args(box.expr)) - 1 and not _reads(rest, own):
-            return short(_signed(term, box, sign, kind(*rest)), box)
-    return short(_named(term, box, box.expr), box)
+            return short(_signed(term, box, sign, kind(*rest)), term, box)
+    return short(_named(term, box, box.expr), term, box)
 
 
 def _reads(parts: list[Any], own: Any) -> bool:
@@ -55,17 +56,17 @@ def _signed(term: Term, box: Map, sign: str, rest: Any) -> Runs:
 def _named(term: Term, box: Map, expr: Any, tight: int = 0) -> Runs:
     """The formula, arguments under the names of their wires, positions written out."""
     expr = placed(term, replace(box, expr=expr))
-    called = {f"a{place}": name_runs(short_name(wire), 50, 14) for place, wire in enumerate(box.inputs)}
+    called = {f"a{place}": label(term, wire, 50, 14) for place, wire in enumerate(box.inputs)}
     return formula(expr, tuple(term.axes), lambda name: called.get(name) or name_runs(name), tight)
 
 
-def short(runs: Runs, box: Box, room: float = 150.0) -> Runs:
+def short(runs: Runs, term: Term, box: Box, room: float = 150.0) -> Runs:
     """The runs where they are short enough for a glyph, else the box's own name."""
-    return runs if runs_width(runs, 14) <= room else name_runs(short_name(box.name), room, 14)
+    return runs if runs_width(runs, 14) <= room else label(term, box.name, room, 14)
 
 
 def join_text(term: Term, box: Map) -> Runs:
     """What a map of several drawn wires is labelled: a sign or a short formula."""
     if box.expr in _JOINS:
         return roman(_JOINS[box.expr], bold=True)
-    return short(_named(term, box, box.expr), box)
+    return short(_named(term, box, box.expr), term, box)

@@ -15,7 +15,7 @@ from diagkit.draw.plan import Column, Key, Sheet, Source
 from diagkit.draw.rows import Bundle, Line, Strand, Zone
 from diagkit.draw.scene import Runs, polyline, rectangle, runs_width
 from diagkit.draw.table import CELL, Cells
-from diagkit.draw.typeset import name_runs, roman, short_name, source_name
+from diagkit.draw.typeset import roman
 from diagkit.draw.wires import draw_separators, draw_wires
 
 LEFT = 20.0
@@ -118,9 +118,21 @@ def _fitting(
         drawn = _arranged(sheet, uses, (begin, end), carried, _entering(sheet, uses, begin, end, last), last)
         wide, low = _draw_line(part, sheet, cells, drawn, top, ruled)
         over = wide - widest - (LAST_SLACK if last else SLACK)
-        if over <= 0 or end - begin <= 1:
+        shared = _shared_out(sheet, begin, end)
+        if (over <= 0 or end - begin <= 1) and shared == end:
             return part, drawn, wide, low
+        if over <= 0:
+            end = shared
+            continue
         end = _after_loads(sheet, begin, max(begin + 1, end - 1 - int(over / 160)))
+
+
+def _shared_out(sheet: Sheet, begin: int, end: int) -> int:
+    """The end of a line moved to the left where nothing but stores would be left for the next."""
+    rest = sheet.columns[end:]
+    if not rest or end - begin < 3 or any(column.glyph != "store" for column in rest):
+        return end
+    return _after_loads(sheet, begin, begin + -(-2 * (end - begin) // 3))
 
 
 def _after_loads(sheet: Sheet, begin: int, end: int) -> int:
@@ -161,7 +173,7 @@ def _axes_of(sheet: Sheet, bundle: Bundle) -> tuple[str, ...]:
 def _again(line: Line, sheet: Sheet, bundle: Bundle) -> Bundle:
     """An array that came from the line above."""
     strands = [line.strand(s.axis, s.level, s.kind, thin=s.thin) for s in bundle.wires]
-    shown, note = name_runs(short_name(bundle.key[0]), 90, SMALL_NAME), sheet.notes.get(bundle.key[0], ())
+    shown, note = sheet.name(bundle.key[0], 90, SMALL_NAME), sheet.notes.get(bundle.key[0], ())
     return Bundle(bundle.key, strands, shown, note, continued=True, rail=bundle.rail)
 
 
@@ -297,7 +309,7 @@ def axis_runs(sheet: Sheet, bundle: Bundle, strand: Strand) -> tuple[Runs, bool]
     tile = sheet.tile(bundle.key[1], strand.axis, strand.level)
     if tile:
         return tile, False
-    return name_runs(strand.axis, 64, LABEL), strand.axis in sheet.barred
+    return sheet.axis_name(strand.axis, 80, LABEL), strand.axis in sheet.barred
 
 
 def _labels(pen: Pen, sheet: Sheet, zone: Zone, x: float, pad: float) -> float:
@@ -355,8 +367,8 @@ def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
     closing.x1 = closing.x0 + _labels(pen, sheet, closing, closing.x0, 20)
     for bundle in closing.stack:
         bundle.note, bundle.continued = sheet.notes.get(bundle.key[0], ()), not drawn.last
-        name = short_name(bundle.key[0])
-        bundle.shown = source_name(name) if drawn.last else name_runs(name, 90, SMALL_NAME)
+        name = bundle.key[0]
+        bundle.shown = sheet.end_name(name) if drawn.last else sheet.name(name, 90, SMALL_NAME)
     wide = max((runs_width(b.shown, _name_size(b)) for b in closing.stack), default=0.0)
     _say_names(pen, closing.stack, closing.x1 + 10 + wide / 2, closing)
     return closing.x1 + 10 + wide + 12

@@ -192,7 +192,7 @@ def _draw_loop(pen: Pen, loop: Unfolded, sheet: Sheet, top: float, widest: float
 
 def _unfolded(loop: Unfolded, sheet: Sheet) -> tuple[Pen, float, float]:
     """The loop as diagrams."""
-    inner, right, y = Pen(), 0.0, -10.0
+    inner, right, y = Pen(), 0.0, -10.0 if sheet.deepest == 1 else -6.0
     if loop.first is not None:
         right, y = _section(inner, loop, loop.first, sheet, SECTIONS[0], (right, y), {})
     top = y
@@ -215,7 +215,7 @@ def _dotted(pen: Pen, loop: Unfolded, sheet: Sheet, at: tuple[float, float, floa
         said += roman(", " if place else "") + tile + roman(" of ")
         said += (sheet.tile(loop.number, name, deepest - 1) or name_runs(name)) + roman(kind)
     right = max(right, LEFT + runs_width(said, 12) + 16)
-    pen.draw("line", rectangle((LEFT - 8, top + 6, right - 2, low + 20), 6), "subloop", "subloop")
+    pen.draw("line", rectangle((LEFT - 8, top + 2, right - 2, low + 20), 6), "subloop", "subloop")
     pen.say(joined(said), LEFT, low + 14, 12, "note", "start")
     return right, low + 34
 

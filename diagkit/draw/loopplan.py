@@ -9,9 +9,10 @@ from typing import Any
 from diagkit.draw.equations import argument_names
 from diagkit.draw.formulas import short
 from diagkit.draw.masks import placed
+from diagkit.draw.naming import end_runs
 from diagkit.draw.plan import Column, Key, Planner, Sheet, Source
 from diagkit.draw.scene import Runs
-from diagkit.draw.typeset import formula, name_runs, roman, source_name
+from diagkit.draw.typeset import formula, name_runs, roman
 from diagkit.draw.wording import column_words
 from diagkit.term import Box, Map, Reduce, Term, names
 
@@ -26,13 +27,11 @@ def loop_plan(
     planner.deepest = level
     formats = planner.notes()
     notes = formats | {name: started(value, formats.get(name, ())) for name, value in starts.items()}
+    shown = {a.name: end_runs(planner.called.values(), planner.called[a.name]) for a in term.inputs}
     sources = tuple(
-        Source(
-            (a.name, number), names(a.axes), level, notes.get(a.name, ()), source_name(a.name), a.name in starts,
-            thin=a.name in thin,
-        )
-        for a in term.inputs
-    )  # fmt: skip
+        Source((name, number), axes, level, notes.get(name, ()), shown[name], name in starts, thin=name in thin)
+        for name, axes in ((a.name, names(a.axes)) for a in term.inputs)
+    )
     inside = inside_maps(term)
     columns = [
         _accumulating(planner, box, inside, number) or planner.column(box, number)
@@ -40,7 +39,8 @@ def loop_plan(
         if planner.drawn(box.name) and box.name not in inside
     ]
     columns = [replace(column, renews=_renewed(column, starts)) for column in columns]
-    return Sheet(sources, tuple(columns), tuple((wire, number) for wire in term.outputs), shown=True, dense=True)
+    outputs = tuple((wire, number) for wire in term.outputs)
+    return Sheet(sources, tuple(columns), outputs, shown=True, dense=True, called=planner.called, axes=tuple(term.axes))
 
 
 def started(value: Any, dtype: Runs) -> Runs:
@@ -78,7 +78,7 @@ def _accumulating(planner: Planner, box: Box, inside: dict[str, Reduce], number:
     column = planner.column(box, number)
     keys = dict.fromkeys((source if wire == part.name else wire, number) for wire in box.inputs)
     axes = {key: names(term.wires[key[0]].axes) for key in (*keys, *column.makes)}
-    called = argument_names(box, inside)
+    called = argument_names(term, box, inside)
     text = formula(placed(term, box), (), lambda name: called.get(name) or name_runs(name))
     about = f"{column.about}, with {column_words(part, term.wires)}"
-    return replace(column, glyph="join", reads=tuple(keys), axes=axes, text=short(text, box), about=about)
+    return replace(column, glyph="join", reads=tuple(keys), axes=axes, text=short(text, term, box), about=about)

@@ -6,15 +6,16 @@ box that reads them, and so are the weights of a learned layer in a diagram with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from diagkit.draw.choose import choose
+from diagkit.draw.naming import called, end_runs, label, spelled
 from diagkit.draw.roles import barred_axes, hidden_weights, is_labelled
 from diagkit.draw.scales import scales
 from diagkit.draw.scene import Runs
-from diagkit.draw.typeset import formula, name_runs, raised, roman, short_name, source_name
+from diagkit.draw.typeset import formula, raised, roman
 from diagkit.draw.wording import column_words
 from diagkit.term import Array, Box, Term, depth, names
 
@@ -77,12 +78,26 @@ class Sheet:
     dense: bool = False
     loops: dict[int, str] = field(default_factory=dict)
     notes: dict[str, Runs] = field(default_factory=dict)
+    called: Mapping[str, str] = field(default_factory=dict)
+    axes: tuple[str, ...] = ()
 
     def tile(self, region: int, axis: str, level: int = 1) -> Runs:
         """What a label makes of an axis in a region, at a level or at the nearest slower one; else nothing."""
         region = region if region == GLOBAL else region % PASSING
         levels = [at for number, name, at in self.tiles if (number, name) == (region, axis) and at <= level]
         return self.tiles[region, axis, max(levels)] if levels else ()
+
+    def name(self, wire: str, room: float, size: float) -> Runs:
+        """What a wire is called, within some room."""
+        return spelled(tuple(self.called.values()), room, size)[self.called[wire]]
+
+    def end_name(self, wire: str) -> Runs:
+        """What a wire is called at the left or right of the picture."""
+        return end_runs(self.called.values(), self.called[wire])
+
+    def axis_name(self, axis: str, room: float, size: float) -> Runs:
+        """What an axis is called, within some room."""
+        return spelled((*self.axes, axis), room, size)[axis]
 
     @property
     def deepest(self) -> int:
@@ -115,6 +130,7 @@ class Planner:
         self.term = term
         self.hidden = hidden_weights(term)
         self.thin = scales(term)
+        self.called = called(term)
         self.shown = is_labelled(term)
         self.deepest = depth(term)
 
@@ -128,11 +144,20 @@ class Planner:
         forms = {number: self.term.form(region) for number, region in enumerate(self.term.regions)}
         loops = {number: form.axis for number, form in forms.items() if form}
         return Sheet(
-            sources, columns, outputs, tiles, barred_axes(self.term), self.shown, loops=loops, notes=self.notes()
+            sources,
+            columns,
+            outputs,
+            tiles,
+            barred_axes(self.term),
+            self.shown,
+            loops=loops,
+            notes=self.notes(),
+            called=self.called,
+            axes=tuple(self.term.axes),
         )
 
     def _source(self, array: Array) -> Source:
-        note, shown = format_note(array.dtype), source_name(array.name)
+        note, shown = format_note(array.dtype), end_runs(self.called.values(), self.called[array.name])
         return Source((array.name, GLOBAL), names(array.axes), 0, note, shown, thin=array.name in self.thin)
 
     def notes(self) -> dict[str, Runs]:
@@ -175,6 +200,11 @@ class Planner:
             for level in range(self.deepest, 0, -1):
                 yield self._transfer("store", region.stores, number, level)
 
+    def _head(self, box: Box) -> Runs:
+        """The name over a column; what has no name of its own is called by its kind."""
+        made_up = "(" in box.name and box.name.endswith(")")
+        return roman(box.kind) if made_up else label(self.term, box.name, 92, 12)
+
     def _transfer(self, kind: str, wires: tuple[str, ...], number: int, level: int) -> Column:
         """A crossing between `level` and the level above it."""
         ends = self._place(number, level - 1), self._place(number, level)
@@ -212,15 +242,9 @@ class Planner:
         level = 0 if region == GLOBAL else max(self.deepest, self.term.level(box.name))
         picked = choose(self.term, box, drawn)
         return Column(
-            box.name, reads=reads, makes=(made,), axes=axes, level=level, region=region, head=_head(box),
+            box.name, reads=reads, makes=(made,), axes=axes, level=level, region=region, head=self._head(box),
             about=column_words(box, self.term.wires), thin=self.thinned((made,)), **picked,
         )  # fmt: skip
-
-
-def _head(box: Box) -> Runs:
-    """The name over a column; what has no name of its own is called by its kind."""
-    made_up = "(" in box.name and box.name.endswith(")")
-    return name_runs(short_name(box.name), 92, 12) if not made_up else roman(box.kind)
 
 
 def format_note(dtype: str) -> Runs:

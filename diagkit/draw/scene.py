@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from diagkit.draw.fonts import SERIF, width
+from diagkit.draw.fonts import ELLIPSIS, SERIF, width
 
 Point = tuple[float, float]
 Command = tuple[str, tuple[float, ...]]
@@ -103,6 +103,11 @@ class Words:
     anchor: str = "middle"
     family: str = SERIF
     owner: str = ""
+
+    @property
+    def about(self) -> str:
+        """What the words stand for, where they are cut."""
+        return self.owner if ELLIPSIS in self.text else ""
 
     def shifted(self, dx: float, dy: float) -> Words:
         """The words moved by (dx, dy)."""

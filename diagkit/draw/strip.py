@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diagkit.draw.fonts import SANS, SERIF, clean, fit, width
+from diagkit.draw.fonts import SANS, SERIF, clean, fit, folded, width
 from diagkit.draw.layout import LEFT, WIDEST
 from diagkit.draw.pen import Pen
 from diagkit.draw.picture import scene
@@ -57,11 +57,4 @@ def _equals(pen: Pen, y: float, caption: tuple[str, str]) -> float:
 
 def _folded(text: str, room: float) -> list[str]:
     """The text broken at blanks into lines that fit."""
-    lines, line = [], ""
-    for word in text.split():
-        longer = f"{line} {word}".strip()
-        if line and width(longer, REASON, SERIF) > room:
-            lines.append(line)
-            longer = word
-        line = longer
-    return [fit(part, WIDEST, REASON, SERIF) for part in [*lines, line] if part]
+    return [fit(part, WIDEST, REASON, SERIF) for part in folded(text, room, REASON)]

@@ -82,10 +82,10 @@ def _words(line: Words, theme: Theme) -> str:
     anchor = "" if line.anchor == "start" else f' text-anchor="{line.anchor}"'
     start = f'<text x="{number(line.x)}" y="{number(line.y)}" font-family="{FONTS[line.family]}" '
     start += f'font-size="{number(line.size)}" fill="{theme[line.role].fill}"{anchor}'
-    first = line.runs[0]
+    first, full = line.runs[0], f"<title>{text(line.about)}</title>" if line.about else ""
     if len(line.runs) == 1 and not first.rise and first.scale == 1:
-        return f"{start}{_face(first)}>{text(first.text)}</text>"
-    return f"{start}>{_spans(line)}</text>"
+        return f"{start}{_face(first)}>{full}{text(first.text)}</text>"
+    return f"{start}>{full}{_spans(line)}</text>"
 
 
 def _face(run: Run) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.draw.fonts import SANS
+from diagkit.draw.fonts import SANS, folded
 from diagkit.draw.plan import Column
 from diagkit.draw.scene import Run, Runs, runs_width
 from diagkit.draw.typeset import cut, formula, roman
@@ -147,7 +147,7 @@ def _lines(cell: Any, order: Sequence[str], room: float = ROOM) -> list[Runs]:
     if cell in (None, "", 0):
         return []
     if isinstance(cell, str):
-        return [cut(roman(cell), ROOM, CELL)]
+        return [cut(roman(line), ROOM, CELL) for line in folded(cell, ROOM, CELL)]
     return _set_cell(sympy.sympify(cell), tuple(order), room)
 
 
@@ -155,16 +155,14 @@ def _lines(cell: Any, order: Sequence[str], room: float = ROOM) -> list[Runs]:
 def _set_cell(cell: Any, order: tuple[str, ...], room: float) -> list[Runs]:
     """An expression in lines; kept, because layers of one network say the same many times."""
     whole = formula(cell, order)
-    if runs_width(whole, CELL) <= room or not isinstance(cell, sympy.Add):
-        return [cut(whole, 1.6 * room, CELL)]
-    return _broken(whole, room)
+    return [whole] if runs_width(whole, CELL) <= room else _broken(whole, room)
 
 
 def _broken(runs: Runs, room: float) -> list[Runs]:
     """A sum on several lines, each beginning with its sign."""
     terms: list[list[Run]] = [[]]
     for run in _split_at_signs(runs):
-        if run.text.startswith((" + ", " − ")):
+        if run.text.startswith(SIGNS):
             terms.append([])
         terms[-1].append(run)
     lines: list[Runs] = [tuple(terms[0])]
@@ -174,11 +172,15 @@ def _broken(runs: Runs, room: float) -> list[Runs]:
     return [cut(line, 1.6 * room, CELL) for line in lines]
 
 
+SIGNS = (" + ", " − ")
+"""Where a formula may go on in the next line."""
+
+
 def _split_at_signs(runs: Runs) -> Runs:
     pieces = []
     for run in runs:
         text = run.text
-        for sign in (" + ", " − "):
+        for sign in SIGNS:
             text = text.replace(sign, f"\0{sign}")
         pieces += [replace(run, text=part) for part in text.split("\0") if part]
     return tuple(pieces)

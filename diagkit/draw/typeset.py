@@ -9,7 +9,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.draw.fonts import SERIF, clean, fit, width
+from diagkit.draw.fonts import ELLIPSIS, SERIF, clean, fit, letters, width
 from diagkit.draw.scene import Run, Runs, runs_width
 from diagkit.term import FORMATS, finite, quotient, where
 
@@ -72,40 +72,45 @@ def _primes(name: str) -> tuple[str, str]:
 
 
 def _within(runs: Runs, room: float, size: float) -> Runs:
-    if runs_width(runs, size) <= room:
+    """The runs, cut in the middle where they are too wide: what is lowered keeps its place if it leaves room enough."""
+    over = runs_width(runs, size) - room
+    if over <= 0:
         return runs
-    first = runs[0]
-    return (replace(first, text=fit("".join(run.text for run in runs), room, size, SERIF, first.bold)),)
+    first, rest = runs[0], runs[1:]
+    own = width(first.text, size, SERIF, first.bold)
+    if own - over >= SHARE * room or not rest:
+        return (replace(first, text=fit(first.text, own - over, size, SERIF, first.bold)), *rest)
+    half = room / (2 if own > room / 2 else 1)
+    head = replace(first, text=fit(first.text, half, size, SERIF, first.bold))
+    left = (room - runs_width((head,), size)) / len(rest)
+    return (head, *(replace(run, text=fit(run.text, left, size * run.scale, SERIF, run.bold)) for run in rest))
 
+
+SHARE = 0.4
+"""The least part of its room that a name keeps for what is not lowered."""
 
 FORMS = {
     *FORMATS, "part", "parts", "inside", "log", "carried", "codes", "scale", "scaled", "rotated", "permuted",
-    "reversed", "smooth",
+    "reversed", "smooth", "zero", "each", "values", "abs",
 }  # fmt: skip
 """Last parts of names that say in what form something is, not what."""
 
 
-def short_name(wire: str) -> str:
-    """The last part of a wire's dotted name: "O.m" inside O is m; a trailing ".new" stays with it, and what only
-    says in what form (a number format, a part of a whole) goes below the name that it was given to.
+def short_name(wire: str, keep: int = 1) -> str:
+    """The last `keep` parts of a wire's dotted name: "O.m" inside O is m; a trailing ".new" stays with it, and what
+    only says in what form (a number format, a part of a whole) goes below the name that it was given to.
 
     >>> short_name("O.m.new"), short_name("S"), short_name("O.K.int8"), short_name("O.max.part.log")
-    ('m.new', 'S', 'K_int8', 'max_log')
+    ('m.new', 'S', 'K_int8', 'max_part_log')
+    >>> short_name("O.m.new", 2)
+    'O.m.new'
     """
     base, primes = _primes(wire)
     parts = [part for part in base.split(".") if part]
-    named = [part for part in parts if part.partition("_")[0] not in FORMS] or parts
-    form = parts[-1].partition("_")[0] if parts and parts[-1] != named[-1] else ""
-    last = "_".join((named[-1], form)) if form else named[-1] if named else wire
-    return last + ".new" * len(primes)
-
-
-def source_name(name: str) -> Runs:
-    """The name of an array at the left or right, cut where even in small type it is too long; what only says in what
-    form it is, such as "codes", goes below."""
-    said = short_name(name) if name.rpartition(".")[2] in FORMS else name
-    runs = name_runs(said)
-    return runs if runs_width(runs, 24) <= 60 else name_runs(said, 104, 16)
+    named = [place for place, part in enumerate(parts) if part.partition("_")[0] not in FORMS]
+    last = named[-1] + 1 if named else len(parts)
+    kept = ".".join(parts[max(last - keep, 0) : last])
+    return "_".join((kept or wire, *parts[last:])) + ".new" * len(primes)
 
 
 class _Formula:
@@ -318,18 +323,16 @@ def joined(runs: Runs) -> Runs:
 
 
 def cut(runs: Runs, room: float, size: float, family: str = SERIF) -> Runs:
-    """The runs, ended with … where they are wider than `room`."""
+    """The runs, cut in the middle with … where they are wider than `room`."""
     if runs_width(runs, size, family) <= room:
         return runs
-    kept: list[Run] = []
-    left = room - width("…", size, family)
-    for run in runs:
-        wide = width(run.text, size * run.scale, family, run.bold)
-        if wide > left:
-            small = size * run.scale
-            short = fit(run.text + "…", left + width("…", small, family), small, family)
-            kept.append(replace(run, text=short))
+    pieces = [replace(run, text=letter) for run in runs for letter in letters(run.text)]
+    left, head, tail = room - width(ELLIPSIS, size, family), list[Run](), list[Run]()
+    while pieces:
+        ahead = len(tail) >= len(head)
+        piece = pieces.pop(0 if ahead else -1)
+        left -= runs_width((piece,), size, family)
+        if left < 0:
             break
-        kept.append(run)
-        left -= wide
-    return tuple(kept)
+        head, tail = ([*head, piece], tail) if ahead else (head, [piece, *tail])
+    return joined((*head, Run(ELLIPSIS), *tail))
