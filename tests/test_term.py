@@ -255,7 +255,9 @@ def test_what_is_made_of_whole_numbers_is_whole_only_where_it_must_be(case):
     assert term.wires[term.outputs[0]].dtype == wanted
 
 
-@pytest.mark.parametrize("found", ["q", size("q"), sympy.Symbol("q"), {"q": 7}, {size("q"): 7}])
+@pytest.mark.parametrize(
+    "found", ["q", Axis("q"), {Axis("q"): 7}, size("q"), sympy.Symbol("q"), {"q": 7}, {size("q"): 7}]
+)
 def test_a_size_is_put_in_by_its_name_or_its_symbol(found):
     formula = size("q") ** 2 + sympy.ceiling(size("q") / size("g_q")) * sympy.Max(size("q"), 3)
     assert (formula.subs(found) if isinstance(found, dict) else formula.subs(found, 7)).subs("g_q", 2) == 49 + 4 * 7

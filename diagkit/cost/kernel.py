@@ -138,10 +138,11 @@ def check_names(term: Term, sizes: Iterable[str]) -> None:
             )
 
 
-def amount_of(amounts: Mapping[Any, Any], key: Any) -> Any:
+def amount_of(amounts: Mapping[Any, Any], key: Any, by_name: str) -> Any:
     """The amount under `key`; an MissingKeyError, which is a KeyError too, that shows a key that there is."""
     if not isinstance(key, tuple) or key not in amounts:
-        remedy = f"a key is, for example, {tuple(next(iter(amounts)))!r}" if amounts else "nothing is counted here"
+        shown = f"a key is, for example, {tuple(next(iter(amounts)))!r}; {by_name}() adds up by name"
+        remedy = shown if amounts else "nothing is counted here"
         raise MissingKeyError(f"no amount {key!r}", remedy=remedy)
     return amounts[key]
 

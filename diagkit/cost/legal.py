@@ -68,7 +68,7 @@ class LegalTile(Shown):
         rows = [("tile", f"{name} = {tile}") for name, tile in self.tiles.items()]
         rows += [("held", f"{self.held:,}"), ("moved", f"{self.moved:,}")]
         if self.bound is not None:
-            rows += [("bound", f"{self.bound:,.6g}"), ("loss of shape", f"{100 * (self.loss or 0):.2f} %")]
+            rows += [("bound", f"{self.bound:,.0f}"), ("loss of shape", f"{100 * (self.loss or 0):.2f} %")]
         rows.append(("loss at edges", f"{100 * self.edges:.2f} %"))
         rows += [(f"{axis} by {n}", why) for axis, several in self.reasons.items() for n, why in several]
         return Table([("legal tile", self.unit), *rows])

@@ -71,7 +71,7 @@ class Transfers(Shown, Mapping[Transfer, Any]):
     unit: str = "elements"
 
     def __getitem__(self, key: Transfer) -> Any:
-        return amount_of(dict(self.amounts), key)
+        return amount_of(dict(self.amounts), key, "by_array")
 
     def __iter__(self) -> Iterator[Transfer]:
         return iter(key for key, _ in self.amounts)

@@ -66,7 +66,7 @@ class Work(Shown, Mapping[Task, Any]):
     amounts: tuple[tuple[Task, Any], ...]
 
     def __getitem__(self, key: Task) -> Any:
-        return amount_of(dict(self.amounts), key)
+        return amount_of(dict(self.amounts), key, "by_box")
 
     def __iter__(self) -> Iterator[Task]:
         return iter(key for key, _ in self.amounts)

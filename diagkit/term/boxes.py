@@ -42,6 +42,11 @@ class Axis:
     >>> x = Axis("x")
     >>> x.size, x.derived, x.blocks(64).derived
     (x, False, True)
+
+    In a formula an axis stands for its size.
+
+    >>> (2 * x.size).subs({x: 8})
+    16
     """
 
     name: str
@@ -57,6 +62,9 @@ class Axis:
                 axis=self.name,
                 remedy="use a whole number >= 0, leave it symbolic, or derive it: x.blocks(64)",
             )
+
+    def _sympy_(self) -> Any:
+        return self.size
 
     @property
     def size(self) -> Any:

@@ -37,7 +37,8 @@ class MissingKeyError(InputError, KeyError):
     >>> dk.Diagram(dk.exp(dk.array("X", dk.axis("x")))).transfers()["X"]
     Traceback (most recent call last):
     ...
-    diagkit.term.errors.MissingKeyError: no amount 'X'; a key is, for example, ('X', 0, 1, 'input')
+    diagkit.term.errors.MissingKeyError: no amount 'X'; a key is, for example, ('X', 0, 1, 'input'); \
+by_array() adds up by name
     """
 
     __str__ = Exception.__str__  # KeyError would quote the message
