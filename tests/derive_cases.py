@@ -74,6 +74,12 @@ def argmax(find=dk.argmax):
     return term(find(S, over=x, name="A"), name=find.__name__, S=S)
 
 
+def largest_two(find=dk.topk):
+    """The two largest scaled scores, or their positions."""
+    S = dk.einsum("q d, x d -> q x", dk.array("Q", q, d), dk.array("K", x, d)) * d.size**-0.5
+    return term(find(S, over=x, k=2, name="T"), name=find.__name__, S=S)
+
+
 def at_the_largest():
     """The sum of values where the score is largest: what hard attention gathers."""
     S, V = dk.array("S", q, x), dk.array("V", x)
@@ -332,6 +338,8 @@ FORMS = {
     "product": (lambda: reduction("product"), "x", {}),
     "argmax": (argmax, "x", {}),
     "argmin": (lambda: argmax(dk.argmin), "x", {}),
+    "the two largest": (largest_two, "x", {}),
+    "where the two largest lie": (lambda: largest_two(dk.argtopk), "x", {}),
     "at the largest": (at_the_largest, "x", {}),
     "mean": (mean, "x", {}),
     "variance": (variance, "x", {}),

@@ -217,7 +217,8 @@ class Writer:
         own = value(one.name)
         factor = one.carry / own
         if one.carry == own or not one.carry.is_Mul or factor.has(own):
-            return self.over_wires(self._begun(one.carry, own, one.start), versions)
+            begun = one.carry if one.sure else self._begun(one.carry, own, one.start)
+            return self.over_wires(begun, versions)
         side = "" if versions is CHUNK else versions.old
         held = self.map(f"{one.name}.factor{side}", self.over_wires(self._begun(factor, own, sympy.S.Zero), versions))
         return value(held) * value(self._old(one.name, versions))

@@ -10,12 +10,13 @@ from diagkit.derive.algebra import NEW, gathered, renewed
 from diagkit.derive.attained import ATTAINED
 from diagkit.derive.history import Identity
 from diagkit.derive.partial import COMBINE, Accumulator
+from diagkit.derive.ranked import RANKED
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import LEMMA, Sums
 from diagkit.term import plain, quotient, value
 
 _SHORT = {"max": "m", "sum": "z", "min": "n", "product": "p"}
-_STRENGTH = (LEMMA, ATTAINED, "power sums", "normalised", "hoisted", "corrected")
+_STRENGTH = (LEMMA, RANKED, ATTAINED, "power sums", "normalised", "hoisted", "corrected")
 
 
 def method(sums: Sums) -> str:

@@ -27,8 +27,8 @@ COMBINE: dict[str, Callable[[Any, Any], Any]] = {
 class Accumulator:
     """One thing that is carried: the `op` over the axes `over` of the product of `operands`.
 
-    `carry` is what the old value becomes when a chunk changes what it waits for; `sources` are the
-    wires that the operands were taken from.
+    `carry` is what the old value becomes when a chunk changes what it waits for, also while nothing has been
+    seen where that is `sure`; `sources` are the wires that the operands were taken from.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Accumulator:
     sources: tuple[str, ...]
     carry: Any
     contracts: bool
+    sure: bool = False
 
     @property
     def start(self) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from diagkit.derive.algebra import Symbols, factored
 from diagkit.derive.group import not_mapped
-from diagkit.term import Axes, Axis, Box, Cast, Map, Reduce, Region, StreamError, Term, View, arg, names, value
+from diagkit.term import Axes, Axis, Box, Cast, Index, Map, Reduce, Region, StreamError, Term, View, arg, names, value
 
 
 class Sorted:
@@ -91,6 +91,8 @@ class Sorted:
         waits = tuple(dict.fromkeys(w for wire in box.inputs for w in self.waits.get(wire, ())))
         enters = any(self.carries(wire) for wire in box.inputs)
         self.waits[box.name], self.formula[box.name] = waits, value(box.name)
+        if isinstance(box, Index):  # positions along one axis are the same whoever asks for them
+            self.formula[box.name] = value(next(o.name for o in self.boxes.values() if _same_positions(o, box)))
         if isinstance(box, View):
             self._check_view(box)
         elif enters and not self.carries(box.name):
@@ -125,6 +127,10 @@ class Sorted:
             box=box.name,
             remedy=f"end the kernel before {box.name!r}, or reduce {self.axis} first",
         )
+
+
+def _same_positions(one: Box, other: Box) -> bool:
+    return isinstance(one, Index) and one.axes == other.axes
 
 
 def halves(chain: Sorted, name: str, extra: frozenset[str]) -> str:

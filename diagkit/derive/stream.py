@@ -14,6 +14,7 @@ from diagkit.derive.form import CHUNK, END, SIDES, Writer
 from diagkit.derive.group import make_label, refuse_wider
 from diagkit.derive.history import AnyTerm, relabel, take
 from diagkit.derive.identity import identities, method
+from diagkit.derive.ranked import RANKED
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import LEMMA, Sums
 from diagkit.derive.windows import ordered
@@ -271,6 +272,7 @@ _WHY = {
     "normalised": "divisions stay inside the sums, so that every partial result is normalised",
     "power sums": "polynomials in what still changes are kept as sums of powers",
     ATTAINED: "what was gathered where an extreme was attained begins anew when a chunk moves the extreme",
+    RANKED: "of the earlier pairs the first that comes after the new one is what earlier elements still offer",
     LEMMA: "powers of deviations from the running mean are summed, since power sums cancel where the mean is large",
 }
 

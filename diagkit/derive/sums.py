@@ -4,7 +4,8 @@ A partial sum of f(x, r), where r is another reduction that the next chunk will 
 
 * f after the chunk / f before it is free of x: that factor *corrects* the partial sum; or
 * f is a polynomial whose terms split into a factor of r and a sum that is free of r (*power sums*); or
-* f is a choice of what equals r, r being the maximum of what is compared (see `attained`); or
+* f is a choice of what equals r, r being the maximum of what is compared (see `attained`), or of what comes after
+  r in order (see `ranked`); or
 * f is a polynomial in a - mean(a): sums of powers of a deviation move with the mean by the binomial
   theorem (the *lemma* of Welford and Chan). Preferred to power sums, which cancel for a large mean.
 
@@ -37,6 +38,7 @@ from diagkit.derive.algebra import (
 )
 from diagkit.derive.attained import ATTAINED, attained
 from diagkit.derive.partial import STARTS, Accumulator, Centre, op_of
+from diagkit.derive.ranked import RANKED, ranked
 from diagkit.derive.sort import Sorted, halves
 from diagkit.term import Axes, Contract, StreamError, names, plain, quotient, value
 
@@ -113,11 +115,14 @@ class Sums:
     def _attained(self, name: str, box: Any, formulas: list[Any]) -> bool:
         inside, waiting, known = self.chain.inside(formulas, self.over), self.chain.waiting, self.by_name()
         same = {one: known[one] for one in known if set(known[one].over) == self.over}
-        carry = attained(op_of(box), value(name), formulas[0], inside, waiting, same) if len(formulas) == 1 else None
+        if len(formulas) != 1:
+            return False
+        begun = attained(op_of(box), value(name), formulas[0], inside, waiting, same)
+        carry = ranked(op_of(box), value(name), formulas[0], same) if begun is None else begun
         if carry is None:
             return False
-        self._add(name, box, tuple(formulas), box.inputs, carry)
-        self.methods[name] = ATTAINED
+        self._add(name, box, tuple(formulas), box.inputs, carry, sure=begun is None)
+        self.methods[name] = RANKED if begun is None else ATTAINED
         return True
 
     def _sum(self, name: str, box: Any, formulas: list[Any]) -> bool:
@@ -348,7 +353,7 @@ class Sums:
             known = value(name)
         return known * self._number(tuple(sorted(self.over - summed)))
 
-    def _add(self, name: str, box: Any, cores: Any, sources: Any, carry: Any) -> Any:
+    def _add(self, name: str, box: Any, cores: Any, sources: Any, carry: Any, sure: bool = False) -> Any:
         """Carry one more thing, unless it is carried already; the value that carries it."""
         axes = self._left(cores, box)
         summed = {axis.name for core in cores for axis in self._axes(core, box)}
@@ -357,7 +362,7 @@ class Sums:
         kept = tuple((core, source) for core, source in zip(cores, sources, strict=True) if core != 1)
         made = Accumulator(
             name, axes, op_of(box), over, tuple(c for c, _ in kept), tuple(s for _, s in kept), carry,
-            isinstance(box, Contract) and len(kept) > 1,
+            isinstance(box, Contract) and len(kept) > 1, sure,
         )  # fmt: skip
         known = self.found.setdefault(self._key(op_of(box), cores), made)
         self._worth(name, value(known.name))

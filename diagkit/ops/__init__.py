@@ -6,8 +6,6 @@ need besides (the tables, the tracer, what runs a single box) is imported below 
 
 from diagkit.ops.blocks import (
     alibi_slopes,
-    argmax,
-    argmin,
     attention,
     causal,
     cross_entropy,
@@ -27,8 +25,6 @@ from diagkit.ops.blocks import (
     window,
 )
 from diagkit.ops.build import (
-    amax,
-    amin,
     array,
     axes,
     axis,
@@ -37,11 +33,8 @@ from diagkit.ops.build import (
     contract,
     einsum,
     index,
-    product,
-    reduce,
     rename,
     spread,
-    total,
     view,
     weight,
 )
@@ -80,10 +73,12 @@ from diagkit.ops.libraries import numpy_dtype as numpy_dtype
 from diagkit.ops.libraries import rounded as rounded
 from diagkit.ops.nodes import Node, block, combine
 from diagkit.ops.nodes import trace as trace
+from diagkit.ops.order import argmax, argmin, argtopk, topk
 from diagkit.ops.quantize import LARGEST as LARGEST
 from diagkit.ops.quantize import dequantize, hadamard, quantize, quantize_affine
 from diagkit.ops.quantize import each as each
 from diagkit.ops.quantize import largest_code as largest_code
+from diagkit.ops.reductions import amax, amin, product, reduce, total
 from diagkit.ops.samples import SAMPLES as SAMPLES
 from diagkit.ops.samples import samples
 from diagkit.ops.scalars import BY_SYMBOL as BY_SYMBOL
@@ -91,11 +86,11 @@ from diagkit.ops.scalars import SCALARS as SCALARS
 from diagkit.ops.scalars import Scalar as Scalar
 
 __all__ = [
-    "Node", "absolute", "alibi_slopes", "amax", "amin", "argmax", "argmin", "array", "attention", "axes", "axis",
-    "block", "blocked",
+    "Node", "absolute", "alibi_slopes", "amax", "amin", "argmax", "argmin", "argtopk", "array", "attention", "axes",
+    "axis", "block", "blocked",
     "cast", "causal", "combine", "contract", "cos", "cross_entropy", "dequantize", "einsum", "equal", "erf", "exp",
     "finite", "floor", "gelu", "hadamard", "index", "layer_norm", "log", "logsumexp", "masked", "maximum", "mean",
     "minimum", "product", "quantize", "quantize_affine", "quotient", "reduce", "relu", "rename", "rms_norm", "samples",
-    "select", "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh", "total", "variance",
-    "view", "weight", "where", "window",
+    "select", "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh", "topk", "total",
+    "variance", "view", "weight", "where", "window",
 ]  # fmt: skip

@@ -8,10 +8,11 @@ from typing import Any
 
 import sympy
 
-from diagkit.ops.build import Over, contract, index, pick, reduce
+from diagkit.ops.build import Over, contract, index, pick
 from diagkit.ops.classes import CROSS_ENTROPY
 from diagkit.ops.functions import tanh
 from diagkit.ops.nodes import Node, block, combine, need_node
+from diagkit.ops.reductions import reduce
 from diagkit.term import Axis, AxisError, InputError, elements, finite, names, quotient, where
 
 
@@ -45,39 +46,6 @@ def logsumexp(value: Node, over: Over, name: str | None = None) -> Node:
     largest, shifted = _shifted_exp(value, over)
     sums = reduce("sum", shifted, over, hint="sum")
     return block("logsumexp", [value], combine(lambda m, z: finite(m) + sympy.log(z), largest, sums), name)
-
-
-def argmax(value: Node, over: Over, name: str | None = None) -> Node:
-    """The first position of the largest element along one axis; +inf along an empty axis.
-
-    Positions are numbers like others, exact up to 2**24 in fp32. Streams carry the maximum and its position.
-
-    >>> import diagkit as dk
-    >>> X = dk.array("X", dk.axis("x"))
-    >>> dk.Diagram(dk.argmax(X, over="x"))(X=[1.0, 3.0, 3.0])
-    array(1.)
-    """
-    return _attained("argmax", "max", value, over, name)
-
-
-def argmin(value: Node, over: Over, name: str | None = None) -> Node:
-    """The first position of the smallest element along one axis; +inf along an empty axis.
-
-    >>> import diagkit as dk
-    >>> X = dk.array("X", dk.axis("x"))
-    >>> dk.Diagram(dk.argmin(X, over="x"))(X=[1.0, 3.0, 0.5])
-    array(2.)
-    """
-    return _attained("argmin", "min", value, over, name)
-
-
-def _attained(title: str, op: str, value: Node, over: Over, name: str | None) -> Node:
-    axes = pick(need_node(value).axes, over)
-    if len(axes) != 1:
-        raise AxisError(f"{title} over {len(axes)} axes", remedy="name one: a position is one number along one axis")
-    extreme = reduce(op, value, over, hint=op)
-    place = combine(lambda s, m, j: where(sympy.Eq(s, m), j, sympy.oo), value, extreme, index(*axes), hint="place")
-    return block(title, [value], reduce("min", place, over, hint="first"), name)
 
 
 def _count(value: Node, over: Over) -> Any:

@@ -9,7 +9,6 @@ import sympy
 
 from diagkit.ops.nodes import Node, formula, need_node, union
 from diagkit.term import (
-    REDUCTIONS,
     Array,
     Axes,
     Axis,
@@ -18,7 +17,6 @@ from diagkit.term import (
     Contract,
     Index,
     InputError,
-    Reduce,
     TermError,
     View,
     check_format,
@@ -144,7 +142,7 @@ def contract(*operands: Node, over: Over = (), keep: Over | None = None, name: s
     if not operands:
         raise TermError("a contraction of nothing", remedy="give the values it multiplies: dk.contract(Q, K, over=d)")
     joined = union([node.axes for node in operands])
-    kept = pick(joined, keep) if keep is not None else _without(joined, pick(joined, over))
+    kept = pick(joined, keep) if keep is not None else without(joined, pick(joined, over))
     unique = tuple(dict.fromkeys(operands))
     if len(unique) < len(operands):
         raise TermError("a contraction reads one value twice", remedy="square it with x * x, then reduce it")
@@ -187,66 +185,9 @@ def pick(axes: Axes, over: Over) -> Axes:
     return tuple(picked)
 
 
-def _without(axes: Axes, removed: Axes) -> Axes:
+def without(axes: Axes, removed: Axes) -> Axes:
+    """The axes that are left."""
     return tuple(axis for axis in axes if axis not in removed)
-
-
-def reduce(op: str, value: Node, over: Over, name: str | None = None, hint: str = "") -> Node:
-    """The `op` ("sum", "max", "min", "product") of `value` over one axis or several. Of nothing: 0, -inf, +inf, 1.
-
-    >>> reduce("max", array("S", *axes("q x")), over="x")
-    <reduce over (q)>
-    """
-    if op not in REDUCTIONS:
-        raise TermError(f"no reduction {op!r}", remedy=f"use one of: {', '.join(REDUCTIONS)}")
-    gone = pick(need_node(value).axes, over)
-    if not gone:
-        raise AxisError(f"{op} over no axis", remedy=f"the axes are: {', '.join(names(value.axes)) or 'none'}")
-    return Node(Reduce("", _without(value.axes, gone), (), op, names(gone)), (value,), hint, name)
-
-
-def amax(value: Node, over: Over, name: str | None = None) -> Node:
-    """The largest element over the axes `over`; -inf of nothing.
-
-    >>> import diagkit as dk
-    >>> X = dk.array("X", dk.axis("x"))
-    >>> dk.Diagram(dk.amax(X, over="x"))(X=[1.0, 3.0, 2.0])
-    array(3.)
-    """
-    return reduce("max", value, over, name)
-
-
-def amin(value: Node, over: Over, name: str | None = None) -> Node:
-    """The smallest element over the axes `over`; +inf of nothing.
-
-    >>> import diagkit as dk
-    >>> X = dk.array("X", dk.axis("x"))
-    >>> dk.Diagram(dk.amin(X, over="x"))(X=[1.0, 3.0, 2.0])
-    array(1.)
-    """
-    return reduce("min", value, over, name)
-
-
-def total(value: Node, over: Over, name: str | None = None) -> Node:
-    """The sum of the elements over the axes `over`; 0 of nothing.
-
-    >>> import diagkit as dk
-    >>> X = dk.array("X", dk.axis("x"))
-    >>> dk.Diagram(dk.total(X, over="x"))(X=[1.0, 3.0, 2.0])
-    array(6.)
-    """
-    return reduce("sum", value, over, name)
-
-
-def product(value: Node, over: Over, name: str | None = None) -> Node:
-    """The product of the elements over the axes `over`; 1 of nothing.
-
-    >>> import diagkit as dk
-    >>> X = dk.array("X", dk.axis("x"))
-    >>> dk.Diagram(dk.product(X, over="x"))(X=[2.0, 3.0, 4.0])
-    array(24.)
-    """
-    return reduce("product", value, over, name)
 
 
 def index(over: Axis, name: str | None = None) -> Node:

@@ -21,9 +21,10 @@ import sympy
 from numpy.typing import NDArray
 
 from diagkit.ops.blocks import select
-from diagkit.ops.build import Over, amax, amin, blocked, cast, pick, spread
+from diagkit.ops.build import Over, blocked, cast, pick, spread
 from diagkit.ops.functions import absolute
 from diagkit.ops.nodes import Node, combine, need_node
+from diagkit.ops.reductions import amax, amin
 from diagkit.term import AxisError, FormatError, InputError, check_format, check_whole, names, quotient
 
 LARGEST: dict[str, int] = {"int4": 7, "int8": 127, "fp8e4m3": 448, "fp8e5m2": 57344}
