@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -482,3 +483,9 @@ def test_a_refusal_and_a_timing_display_as_rows_in_a_cell():
 
     assert pretty(refusal(ops.axes, "q x", d=64)).startswith("refused  AxisError\naxis     d\n")
     assert pretty(timed(sum, [1], budget_s=0)).startswith("timed sum, median ")
+
+
+def test_without_jupyter_the_commands_say_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "nbclient", None)
+    assert main(["check"]) == 2
+    assert capsys.readouterr().err == "chapters need nbclient; install diagkit[lab]\n"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import math
 import pickle
+from pathlib import Path
 from types import SimpleNamespace
 
 import examples
@@ -13,6 +15,8 @@ import pytest
 import sympy
 
 import diagkit as dk
+import diagkit.bench
+import diagkit.book
 
 
 def _algorithm():
@@ -303,3 +307,35 @@ def test_no_mistake_is_refused_by_accident():
     assert A.flash.on("H100-SXM", "fp16", g_q=8, s_x=8, **SIZES).tiles["g_q"] == 8
     assert A.flash.legal_tile(np.int64(9999), q=np.int64(8), x=8, d=4).unit == "elements"
     assert A.flash.optimum(100.5, q="n", x=8, d=dk.axis("w").size).unit == "elements"
+
+
+def family(kind):
+    """An error class and all below it, of every room."""
+    return {kind, *(below for child in kind.__subclasses__() for below in family(child))}
+
+
+def without_remedy(source):
+    """The lines that raise an error of diagkit and do not say what would be accepted."""
+    raised = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Raise))
+    for call in (node.exc for node in raised if isinstance(node.exc, ast.Call)):
+        kind = ast.unparse(call.func).rpartition(".")[2]
+        if kind in KINDS and "remedy" not in {keyword.arg for keyword in call.keywords}:
+            yield call.lineno
+
+
+KINDS = {kind.__name__ for kind in family(dk.DiagkitError)}
+FILES = sorted(Path(dk.__file__).parent.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(Path(dk.__file__).parent).as_posix())
+def test_every_error_says_what_to_do(path):
+    assert not list(without_remedy(path.read_text(encoding="utf-8")))
+
+
+def test_an_error_without_remedy_is_seen():
+    assert list(without_remedy("raise TermError('no')\nraise dk.AxisError('no', axis='q')\nraise KeyError('no')")) == [
+        1,
+        2,
+    ]
+    assert not list(without_remedy("raise TermError('no', remedy='yes')"))
+    assert {"BookError", "KernelError", "StreamError", "MachineError"} <= KINDS

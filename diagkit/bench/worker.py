@@ -42,7 +42,9 @@ class Worker:
             reply = self._receive(process, timeout_s, request.function)
         if reply.error:
             reason = f"{request.function} failed in {self.title}: {reply.error}"
-            raise WorkerError(reason, box=request.function)
+            raise WorkerError(
+                reason, box=request.function, remedy="the last line of it says why; numba runs the same loops"
+            )
         return reply
 
     def stop(self) -> None:

@@ -54,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--claims", type=Path, help="the claims to set beside the records (default: data/claims.toml)")
     options = parser.parse_args(arguments)
     try:
+        notebooks.need_jupyter()
         return COMMANDS[options.command](options)
     except DiagkitError as error:
         print(error, file=sys.stderr)

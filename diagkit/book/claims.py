@@ -54,7 +54,7 @@ def load(path: Path | None = None) -> list[Claim]:
     claims = [claim(entry) for entry in tomllib.loads(text).get("claim", [])]
     twice = [one.id for place, one in enumerate(claims) if one.id in [other.id for other in claims[:place]]]
     if twice:
-        raise BookError(f"claim {twice[0]!r} stands twice in claims.toml")
+        raise BookError(f"claim {twice[0]!r} stands twice in claims.toml", remedy="give each entry an id of its own")
     return claims
 
 

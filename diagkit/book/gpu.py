@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes, in the interpreter where there is no GPU")
     given = parser.parse_args(arguments)
     if not given.rehearse and not gpu.available():
-        print("no GPU here: torch finds none. --rehearse tries everything at tiny sizes.")
+        print("no GPU here: torch is missing or finds none. --rehearse tries everything at tiny sizes.")
         return 1
     session = gpu.Session(60 * given.minutes - 5)
     measure(session, TINY if given.rehearse else FULL, given.rehearse)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,16 @@ def find(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
+def need_jupyter() -> None:
+    """Errors: BookError where what reads and runs notebooks is not installed.
+
+    >>> need_jupyter()
+    """
+    missing = [package for package in ("nbformat", "nbclient", "ipykernel") if find_spec(package) is None]
+    if missing:
+        raise BookError(f"chapters need {', '.join(missing)}", remedy="install diagkit[lab]")
+
+
 def read(path: Path) -> Any:
     """The notebook of that file. Errors: BookError where it cannot be read."""
     import nbformat
@@ -43,7 +54,7 @@ def read(path: Path) -> Any:
     try:
         return nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
     except (OSError, ValueError, nbformat.reader.NotJSONError, nbformat.ValidationError) as error:
-        raise BookError(f"{path} is no notebook: {error}") from error
+        raise BookError(f"{path} is no notebook: {error}", remedy="name a .ipynb file") from error
 
 
 def write(notebook: Any, path: Path) -> None:

@@ -146,7 +146,7 @@ def number(value: Any, name: str) -> float | None:
     try:
         return None if value is None else float(value)
     except (TypeError, ValueError):
-        raise BookError(f"{name} {value!r} is no number") from None
+        raise BookError(f"{name} {value!r} is no number", remedy="give a number, or one array's .max()") from None
 
 
 def whole(value: Any, name: str) -> int | None:

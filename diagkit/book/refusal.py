@@ -29,6 +29,9 @@ class Refusal(Shown):
         return [("refused", kind), *((name, str(text)) for name, text in parts.items() if text)]
 
 
+_LAWFUL = "take the step itself, without refusal"
+
+
 def refusal(step: Callable[..., Any], *args: Any, **named: Any) -> Refusal:
     """Call `step(*args, **named)`, which must be refused, and return the refusal for display.
 
@@ -39,6 +42,7 @@ def refusal(step: Callable[..., Any], *args: Any, **named: Any) -> Refusal:
     refused  AxisError
     axis     d
     reason   a size for 'd', which is no axis of 'q x'
+    remedy   name it too
     """
     if not callable(step):
         raise BookError(f"{step!r} is no step to take", remedy='write refusal(naive.stream, x="s_x")')
@@ -46,4 +50,4 @@ def refusal(step: Callable[..., Any], *args: Any, **named: Any) -> Refusal:
         step(*args, **named)
     except DiagkitError as error:
         return Refusal(error)
-    raise BookError(f"{getattr(step, '__name__', step)} was expected to be refused, and is lawful")
+    raise BookError(f"{getattr(step, '__name__', step)} was expected to be refused, and is lawful", remedy=_LAWFUL)

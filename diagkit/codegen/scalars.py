@@ -103,7 +103,8 @@ class _Printer:
     def call(self, name: str, *operands: Text) -> Text:
         """The target's text for a function of numbers."""
         if name not in self.dialect.functions:
-            raise FormatError(f"{self.dialect.name} kernels have no {name!r}")
+            known = ", ".join(sorted(self.dialect.functions))
+            raise FormatError(f"{self.dialect.name} kernels have no {name!r}", remedy=f"they have: {known}")
         return Text(self.dialect.functions[name].format(*operands))
 
     def _function(self, expr: Any) -> Text:
@@ -178,7 +179,9 @@ def _ceiling(printer: _Printer, expr: Any) -> Text:
     """Whole parts of a size, the last maybe short: sizes divided by a whole number, rounded up."""
     above, below = expr.args[0].as_numer_denom()
     if not below.is_Integer or not all(symbol.is_positive for symbol in above.free_symbols):
-        raise FormatError(f"{printer.dialect.name} kernels round up sizes alone, not {expr}")
+        raise FormatError(
+            f"{printer.dialect.name} kernels round up sizes alone, not {expr}", remedy="divide by a number"
+        )
     return Text(f"({printer.print(above + below - 1)} // {below})", "int")
 
 

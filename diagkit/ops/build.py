@@ -44,7 +44,9 @@ def axes(text: str, **sizes: int) -> Any:
     made = [_axis(word, sizes) for word in text.split()]
     unknown = set(sizes) - {axis.name for axis in made}
     if unknown:
-        raise AxisError(f"a size for {min(unknown)!r}, which is no axis of {text!r}", axis=min(unknown))
+        raise AxisError(
+            f"a size for {min(unknown)!r}, which is no axis of {text!r}", axis=min(unknown), remedy="name it too"
+        )
     if not made:
         raise AxisError("no axis is named", remedy='write for example dk.axes("q x d")')
     twice = next((axis.name for axis in made if [other.name for other in made].count(axis.name) > 1), None)
@@ -290,18 +292,21 @@ def blocked(value: Node, name: str | None = None, **widths: int) -> Node:
     return view(value, at, made, name)
 
 
+_AFFINE = 'read at sums such as 2 * dk.coordinate("t") + dk.coordinate("w"), or at their floor over a number'
+
+
 def _need_affine(read: Any, made: Axes) -> None:
     """Refuse what is no whole-number combination of the coordinates of `made` and of floors of such
     combinations over a whole number."""
     for part in read.atoms(sympy.floor):
         above, below = part.args[0].as_numer_denom()
         if not below.is_Integer or above.has(sympy.floor):
-            raise AxisError(f"{part} is no floor of positions over a whole number")
+            raise AxisError(f"{part} is no floor of positions over a whole number", remedy=_AFFINE)
         _need_affine(above, made)
     floors = {part: coordinate(str(part)) for part in read.atoms(sympy.floor)}
     read, allowed = read.xreplace(floors), {*map(coordinate, names(made)), *floors.values()}
     affine = read.is_polynomial() and not read.free_symbols - allowed
     if not affine or (allowed and sympy.Poly(read, *allowed).total_degree() > 1):
-        raise AxisError(f"{read} is not affine in the coordinates of {names(made)}")
+        raise AxisError(f"{read} is not affine in the coordinates of {names(made)}", remedy=_AFFINE)
     if not all(number.is_Integer for number in read.as_coefficients_dict().values()):
         raise AxisError(f"{read} is not whole at every position", remedy="use whole-number coefficients")

@@ -257,7 +257,8 @@ def trace(
     """
     for node in outputs:
         if not isinstance(node, Node):
-            raise TermError(f"a diagram's output is a value such as dk.softmax(...), not {type(node).__name__}")
+            reason = f"a diagram's output is a value such as dk.softmax(...), not {type(node).__name__}"
+            raise TermError(reason, remedy="give the values it outputs: dk.Diagram(O)")
     held = {id(v): k for k, v in reversed(list((variables or {}).items())) if isinstance(v, Node) and k[0] != "_"}
     return _Trace(held).run(outputs)
 
@@ -323,7 +324,8 @@ class _Trace:
         inner.wire = {id(source): self.wire[id(source)] for source in node.inputs}
         order = _ordered([node.result], set(inner.wire))
         if any(isinstance(free.source, Array) for free in order) or not order:
-            raise TermError(f"block {name!r} reads an array that is not among its inputs", box=name)
+            reason = f"block {name!r} reads an array that is not among its inputs"
+            raise TermError(reason, box=name, remedy="list every array that it reads")
         inner.taken = set(self.taken)
         for child in order[:-1]:
             inner._write(child)

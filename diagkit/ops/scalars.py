@@ -50,7 +50,7 @@ def _table(key: str) -> dict[Any, Scalar]:
     table: dict[Any, Scalar] = {}
     for row in _ROWS:
         if getattr(row, key) in table:
-            raise DiagkitError(f"two rows for the scalar function {row.name!r}")
+            raise DiagkitError(f"two rows for the scalar function {row.name!r}", remedy="keep one")
         table[getattr(row, key)] = row
     return table
 

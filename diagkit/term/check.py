@@ -182,12 +182,14 @@ def _check_boxes(boxes: tuple[Box, ...], known: dict[str, Axes], owner: str) -> 
 
 def _check_block(box: Block, known: dict[str, Axes], owner: str) -> None:
     if not box.body or box.body[-1].name != box.name:
-        raise TermError(f"block {box.name!r} must end with the box that makes {box.name!r}", box=box.name)
+        reason = f"block {box.name!r} must end with the box that makes {box.name!r}"
+        raise TermError(reason, box=box.name, remedy="let its last box bear its name")
     inside = {wire: known[wire] for wire in box.inputs}
     _check_boxes(box.body, inside, box.name)
     if inside[box.name] != box.axes:
         made = names(inside[box.name])
-        raise AxisError(f"block {box.name!r} says axes {names(box.axes)} but makes {made}", box=box.name)
+        reason = f"block {box.name!r} says axes {names(box.axes)} but makes {made}"
+        raise AxisError(reason, box=box.name, remedy=f"say {made}")
     for wire, axes in inside.items():
         if wire not in box.inputs:
             _new_name(known, wire, owner)
@@ -242,24 +244,28 @@ def _check_reduce(box: Any, inputs: list[Axes]) -> None:
             )  # fmt: skip
     kept = tuple(axis for axis in source if axis.name not in box.over)
     if set(kept) != set(box.axes):
-        raise AxisError(f"{box.op} {box.name!r} keeps {names(kept)}, not {names(box.axes)}", box=box.name)
+        reason = f"{box.op} {box.name!r} keeps {names(kept)}, not {names(box.axes)}"
+        raise AxisError(reason, box=box.name, remedy=f"say {names(kept)}")
 
 
 def _check_index(box: Any, inputs: list[Axes]) -> None:
     if len(box.axes) != 1 or inputs:
-        raise TermError(f"index {box.name!r} has one axis and no input", box=box.name)
+        raise TermError(f"index {box.name!r} has one axis and no input", box=box.name, remedy="Index(name, (x,), ())")
 
 
 def _check_cast(box: Any, inputs: list[Axes]) -> None:
     check_format(box.dtype)
     if set(inputs[0]) != set(box.axes):
-        raise AxisError(f"cast {box.name!r} keeps the axes of {box.inputs[0]!r}", box=box.name)
+        reason = f"cast {box.name!r} keeps the axes of {box.inputs[0]!r}"
+        raise AxisError(reason, box=box.name, remedy=f"say {names(inputs[0])}")
 
 
 def _check_view(box: Any, inputs: list[Axes]) -> None:
     if len(box.coordinates) != len(inputs[0]):
         raise AxisError(
-            f"view {box.name!r} gives {len(box.coordinates)} coordinates for {len(inputs[0])} axes", box=box.name
+            f"view {box.name!r} gives {len(box.coordinates)} coordinates for {len(inputs[0])} axes",
+            box=box.name,
+            remedy="give one for each axis of what it reads",
         )
 
 
