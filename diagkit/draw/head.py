@@ -16,6 +16,8 @@ from diagkit.draw.table import CELL, LINE, Cells
 from diagkit.draw.typeset import joined, name_runs, roman
 
 SIZE = 11.5
+DENSE_HEAD = 14.5
+"""Names of columns in a loop, which is made smaller as a whole."""
 
 
 @dataclass
@@ -44,7 +46,7 @@ def draw_head(
     at = max(right, max(drawn.heads.values(), default=0) + 30) + cells.total_width / 2 if total else 0.0
     right = at + cells.total_width / 2 + 14 if total else right
     for key, column in heads.items():
-        pen.say(column.head, drawn.heads[key], base, CELL, "head", owner=str(key))
+        pen.say(column.head, drawn.heads[key], base, CELL if ruled else DENSE_HEAD, "head", owner=str(key))
     if total:
         pen.say(roman("total"), at, base, 11, "head", family=SANS)
     if heads and ruled:

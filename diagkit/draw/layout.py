@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 from diagkit.draw.arrange import LANE_GLYPHS, Ahead, Placed, arrange, closed_up
 from diagkit.draw.flags import MARK, draw_flag
 from diagkit.draw.fonts import SANS
 from diagkit.draw.glyphs import GLYPHS
-from diagkit.draw.head import Drawn, draw_brackets, draw_head
+from diagkit.draw.head import DENSE_HEAD, Drawn, draw_brackets, draw_head
 from diagkit.draw.pen import TITLE, Pen
 from diagkit.draw.plan import Column, Key, Sheet, Source
 from diagkit.draw.rows import Bundle, Line, Strand, Zone
@@ -24,6 +23,8 @@ LABEL = 15.0
 NAME = 24.0
 SMALL_NAME = 16.0
 NOTE = 9.5
+DENSE_NOTE = 12.5
+"""Notes in a loop, which is made smaller as a whole, are larger before that."""
 SLACK = 50.0
 LAST_SLACK = 200.0
 """By how much a line may be wider than asked for, and one with which everything is said."""
@@ -201,9 +202,9 @@ def _draw_line(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn, top: float, r
 
 def _place_columns(pen: Pen, sheet: Sheet, cells: Cells, drawn: Drawn) -> float:
     opening = drawn.opening
-    names = max((_name_width(bundle) for bundle in opening.stack), default=0.0)
+    names = max((_name_width(bundle, _note_size(sheet)) for bundle in opening.stack), default=0.0)
     opening.x0 = LEFT + names + 12
-    _say_names(pen, opening.stack, LEFT + names / 2, opening)
+    _say_names(pen, opening, LEFT + names / 2, _note_size(sheet))
     at = opening.x0 + _flags(pen, opening)
     opening.x1 = at + _labels(pen, sheet, opening, at, 24)
     x, reach = opening.x1, LEFT + cells.name_width + 14 if cells.names else 0.0
@@ -220,7 +221,7 @@ def _place_column(
     measure, draw, tinted = GLYPHS[placed.column.glyph]
     zone, after, column = placed.zone, placed.after, placed.column
     wide = measure(placed)
-    head = max(cell, runs_width(column.head, CELL)) / 2 + 6
+    head = max(cell, runs_width(column.head, DENSE_HEAD if sheet.dense else CELL)) / 2 + 6
     start = x + _route(drawn.line, zone, sheet.dense)
     zone.x0 = max(start, reach + head - wide / 2)
     _stretch_label(drawn.line, zone, zone.x0 - start)
@@ -340,22 +341,26 @@ def write_label(pen: Pen, strand: Strand, runs: Runs, barred: bool, x: float, y:
         pen.draw("line", polyline([(left - half, high), (left + half, high)]), f"bar-{strand.level}", strand.axis)
 
 
-def _name_width(bundle: Bundle) -> float:
-    return max(runs_width(bundle.shown, _name_size(bundle)), runs_width(bundle.note, NOTE, SANS))
+def _note_size(sheet: Sheet) -> float:
+    return DENSE_NOTE if sheet.dense else NOTE
+
+
+def _name_width(bundle: Bundle, note: float) -> float:
+    return max(runs_width(bundle.shown, _name_size(bundle)), runs_width(bundle.note, note, SANS))
 
 
 def _name_size(bundle: Bundle) -> float:
     return SMALL_NAME if bundle.continued or runs_width(bundle.shown, NAME) > 60 else NAME
 
 
-def _say_names(pen: Pen, stack: Sequence[Bundle], x: float, zone: Zone) -> None:
-    for bundle in stack:
+def _say_names(pen: Pen, zone: Zone, x: float, note: float) -> None:
+    for bundle in zone.stack:
         rows = [strand.row(zone.number) for strand in bundle.strands]
         size = _name_size(bundle)
         y = (rows[0] + rows[-1]) / 2 + size * 0.3
         role = "head" if bundle.continued else "name"
         pen.say(bundle.shown, x, y, size, role, owner=bundle.key[0])
-        pen.say(bundle.note, x, y + 14, NOTE, "format", family=SANS, owner=bundle.key[0])
+        pen.say(bundle.note, x, y + 4.5 + note, note, "format", family=SANS, owner=bundle.key[0])
 
 
 def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
@@ -370,5 +375,5 @@ def _place_outputs(pen: Pen, sheet: Sheet, drawn: Drawn, x: float) -> float:
         name = bundle.key[0]
         bundle.shown = sheet.end_name(name) if drawn.last else sheet.name(name, 90, SMALL_NAME)
     wide = max((runs_width(b.shown, _name_size(b)) for b in closing.stack), default=0.0)
-    _say_names(pen, closing.stack, closing.x1 + 10 + wide / 2, closing)
+    _say_names(pen, closing, closing.x1 + 10 + wide / 2, _note_size(sheet))
     return closing.x1 + 10 + wide + 12

@@ -120,6 +120,7 @@ def _words(inks: _Inks) -> dict[str, Style]:
 
 def _regions(inks: _Inks) -> dict[str, Style]:
     tints = {role: Style(fill=colour, opacity=inks.tint * 0.8) for role, colour in TINTS.items()}
+    tints["tint-stream"] = Style(fill=TINTS["tint-stream"], opacity=0.8 if inks is _LIGHT else 0.09)
     return tints | {
         "load": Style(fill=inks.load, opacity=0.17),
         "store": Style(fill=inks.store, opacity=0.14),
