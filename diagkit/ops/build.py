@@ -113,7 +113,7 @@ def einsum(pattern: str, *operands: Node, name: str | None = None) -> Node:
     groups, kept = _pattern(str(pattern))
     if len(groups) != len(operands):
         raise InputError(
-            f"{pattern!r} writes {len(groups)} arrays but {len(operands)} are given", remedy="one array per comma"
+            f"{pattern!r} writes {len(groups)} arrays and gets {len(operands)}", remedy="one array per comma"
         )
     for words, node in zip(groups, map(need_node, operands), strict=True):
         if set(words) != set(names(node.axes)) or len(words) != len(node.axes):

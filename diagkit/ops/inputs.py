@@ -69,7 +69,9 @@ def _check_kind(array: Array, value: Any, xp: Any) -> Any:
     hint = {
         "bool": "a mask is boolean, true for what may be seen; a mask of numbers is declared float and added",
         "int": "give whole numbers, such as class numbers or codes",
-        "float": "a boolean mask is declared dtype='bool' and applied with dk.masked",
+        "float": "a boolean mask is declared dtype='bool' and applied with dk.masked"
+        if found == "bool"
+        else "give numbers",
     }[wanted]
     raise InputError(f"input {array.name!r} is {array.dtype} and cannot be {value.dtype}", box=array.name, remedy=hint)
 

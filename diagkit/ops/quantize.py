@@ -25,6 +25,7 @@ from diagkit.ops.build import Over, blocked, cast, pick, spread
 from diagkit.ops.functions import absolute
 from diagkit.ops.nodes import Node, combine, need_node
 from diagkit.ops.reductions import amax, amin
+from diagkit.ops.room import refuse_bytes
 from diagkit.term import AxisError, FormatError, InputError, check_format, check_whole, names, quotient
 
 LARGEST: dict[str, int] = {"int4": 7, "int8": 127, "fp8e4m3": 448, "fp8e5m2": 57344}
@@ -170,7 +171,7 @@ def dequantize(codes: Node, scales: Node, name: str | None = None, **blocks: int
 
 def hadamard(length: int, seed: int | None = None) -> NDArray[np.float64]:
     """Hadamard's matrix divided by the root of its size, so that it turns and does not stretch; with a `seed`
-    its rows have random signs. Raises InputError for a length that is no power of two.
+    its rows have random signs. Raises InputError for a length that is no power of two, or too large for this machine.
 
     >>> hadamard(2) * 2**0.5
     array([[ 1.,  1.],
@@ -179,6 +180,7 @@ def hadamard(length: int, seed: int | None = None) -> NDArray[np.float64]:
     if not isinstance(length, int) or isinstance(length, bool) or length < 1 or length & (length - 1):
         reason = f"no Hadamard matrix of {length!r} rows here"
         raise InputError(reason, remedy="use a power of two, or another orthogonal matrix")
+    refuse_bytes(f"Hadamard's matrix of {length:,} rows", 8 * length**2, remedy="turn blocks of a shorter axis")
     made = np.ones((1, 1))
     while len(made) < length:
         made = np.block([[made, made], [made, -made]])
