@@ -134,7 +134,7 @@ def test_an_unknown_suffix_says_which_there_are(tmp_path: Path) -> None:
     with pytest.raises(DiagkitError, match=r"\.svg, \.png, \.pdf"):
         examples.attention().save(tmp_path / "a.bmp")
     with pytest.raises(DiagkitError, match=r"\.svg"):
-        examples.attention().fuse().strip().save(tmp_path / "a.png")
+        examples.attention().fuse().strip().save(tmp_path / "a.gif")
 
 
 def test_a_strip_shows_every_stage(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import examples
 import pytest
@@ -64,6 +65,12 @@ def test_a_streamed_picture_with_every_wire_marked_stays_legible(theme: str) -> 
     scene = draw.scene(term, warnings=dict.fromkeys(term.wires, "overflows: 1e+06 is beyond 448"))
     assert draw.overlaps(scene) == []
     assert "overflows" in draw.as_svg(scene, theme)
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png", "pdf"])
+def test_a_marked_picture_is_saved_like_any_other(tmp_path: Path, suffix: str) -> None:
+    path = bare().draw("dark", ranges=True, **SIZES).save(tmp_path / f"a.{suffix}")
+    assert path.read_bytes()[:4] in (b"<svg", b"\x89PNG", b"%PDF")
 
 
 def test_bounds_come_in_by_input() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from diagkit.diagram import Picture
-from diagkit.draw import LaneBox
-from diagkit.draw import lanes as lanes_svg
+from diagkit.draw import LaneBox, lanes_scene
 from diagkit.machine import PIPELINE_UNITS, Pipeline, Slot
 
 TIME = "time, in what the products of a step take"
@@ -46,4 +45,4 @@ def lanes(pipeline: Pipeline, steps: int = 4, title: str = "", theme: str = "lig
     waits = [(pipeline.clocks or 1) * float(at) for at in pipeline.barriers(steps)]
     busy = f"tensor cores busy {pipeline.tensor_busy:.1%} of the time in the long run"
     time = CLOCKS if pipeline.clocks else TIME
-    return Picture(lanes_svg(boxes, waits, f"{named}: {busy}", time, theme), f"{named}, {steps} steps: {busy}")
+    return Picture(lanes_scene(boxes, waits, f"{named}: {busy}", time), f"{named}, {steps} steps: {busy}", theme)

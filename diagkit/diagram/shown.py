@@ -15,7 +15,7 @@ from diagkit.term import DiagkitError, Term
 
 @dataclass(frozen=True)
 class Picture:
-    """A finished picture: displays inline, `svg` is its text, `caption` says in words what it shows.
+    """A finished picture: displays inline, `svg` is its text in its theme, `caption` says in words what it shows.
 
     >>> import diagkit as dk
     >>> from tempfile import TemporaryDirectory
@@ -27,14 +27,18 @@ class Picture:
     ('<svg', 'exp')
     """
 
-    svg: str
+    scene: draw.Scene
     caption: str
+    theme: str = "light"
+
+    @property
+    def svg(self) -> str:
+        """The picture as SVG text."""
+        return draw.as_svg(self.scene, self.theme)
 
     def save(self, path: str | Path) -> Path:
-        """Write it to an .svg file; returns the path."""
-        target = draw.destination(path, [".svg"])
-        target.write_text(self.svg, encoding="utf-8", newline="\n")
-        return target
+        """Write it to a file: .svg, .png or .pdf; returns the path."""
+        return draw.write(lambda: self.scene, path, self.theme)
 
     def __repr__(self) -> str:
         return self.caption
@@ -55,10 +59,11 @@ def drawn(term: Term, theme: str, ranges: bool | Mapping[str, Any], sizes: Mappi
     if ranges is False:
         if sizes:
             raise DiagkitError("a picture without ranges has no sizes", remedy="ask for ranges=True, or leave them out")
-        return Picture(picture(term, theme), listing(term))
+        return Picture(draw.scene(term, cost_table(term)), listing(term), theme)
     found = cost.ranges(term, None if ranges is True else ranges, **sizes)
     said = {row.wire: row.trouble for row in found.flagged}
-    return Picture(draw.svg(term, cost_table(term), theme, said), f"{listing(term)}\n{_troubles(said)}")
+    scene = draw.scene(term, cost_table(term), warnings=said)
+    return Picture(scene, f"{listing(term)}\n{_troubles(said)}", theme)
 
 
 def _troubles(said: Mapping[str, str]) -> str:
@@ -92,7 +97,7 @@ def bundle(term: Term, include: Iterable[str] | None, exclude: Iterable[str] | N
 def strip(done: Derivation, theme: str = "light") -> Picture:
     """Every stage of a derivation under the one before, with what was done and why between them."""
     tables = [cost_table(stage) for stage in done.stages]
-    return Picture(draw.strip(done.stages, done.captions, tables, theme), str(done))
+    return Picture(draw.strip_scene(done.stages, done.captions, tables), str(done), theme)
 
 
 @dataclass(frozen=True)

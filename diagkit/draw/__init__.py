@@ -20,7 +20,7 @@ from diagkit.draw.scene import Scene
 from diagkit.draw.strip import strip_scene
 from diagkit.draw.svg import write_svg
 from diagkit.draw.table import Row, Table
-from diagkit.draw.theme import THEMES, theme_of
+from diagkit.draw.theme import THEMES, Theme, theme_of
 from diagkit.term import DiagkitError, Term
 
 
@@ -52,10 +52,10 @@ def pdf(term: Term, table: Table | None = None, theme: str = "light") -> bytes:
     return write_pdf(scene(term, table), theme_of(theme))
 
 
-_SUFFIXES: dict[str, Callable[..., bytes]] = {
-    ".svg": lambda term, table: svg(term, table).encode("utf-8"),
-    ".png": png,
-    ".pdf": pdf,
+_SUFFIXES: dict[str, Callable[[Scene, Theme], bytes]] = {
+    ".svg": lambda drawn, theme: write_svg(drawn, theme).encode("utf-8"),
+    ".png": lambda drawn, theme: write_png(drawn, theme, 2.0),
+    ".pdf": write_pdf,
 }
 
 
@@ -78,8 +78,13 @@ def destination(path: Any, suffixes: Iterable[str]) -> Path:
 
 def save(term: Term, path: Any, table: Table | None = None) -> Path:
     """Write the picture to a file; the suffix (.svg, .png, .pdf) says as what. Returns the path."""
+    return write(lambda: scene(term, table), path)
+
+
+def write(drawn: Callable[[], Scene], path: Any, theme: str = "light") -> Path:
+    """Write a scene, made once the path is known to be good, to a file of that suffix. Returns the path."""
     target = destination(path, _SUFFIXES)
-    target.write_bytes(_SUFFIXES[target.suffix.lower()](term, table))
+    target.write_bytes(_SUFFIXES[target.suffix.lower()](drawn(), theme_of(theme)))
     return target
 
 
@@ -96,5 +101,5 @@ def strip(
 __all__ = [
     "FINE", "GLYPHS", "THEMES", "Bars", "Clash", "LaneBox", "Roof", "Row", "Scene", "Table", "TileMap", "as_svg",
     "bars_scene", "board", "brief", "filled", "headline", "lanes", "lanes_scene", "listing", "map_scene", "overlaps",
-    "pdf", "plan", "png", "roof_scene", "save", "scene", "strip", "strip_scene", "svg",
+    "pdf", "plan", "png", "roof_scene", "save", "scene", "strip", "strip_scene", "svg", "write",
 ]  # fmt: skip
