@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import view_cases as cases
+from test_cost_through import overlapping
 from view_cases import x
 
 import diagkit as dk
@@ -86,6 +87,14 @@ def test_windows(engine, causal):
     made = cases.convolution(causal)
     for p, w, g in ((13, 3, 4), (16, 4, 16), (5, 7, 2), (9, 3, 1), (20, 5, 16)):
         agrees(made, engine, p=p, w=w, c=5, m=4, g_p=g, g_m=2, s_c=2)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(("signs", "shift"), [((1, 1, 1), -2), ((-1, 1, -1), 7), ((-1, -1), 5), ((1, -1, 1), 0)])
+def test_windows_that_move_either_way(engine, signs, shift):
+    sizes = {"p": 11, "w": 3, "v": 2}
+    taken = {name: sizes[name] for name in list(sizes)[: len(signs)]}
+    agrees(overlapping(signs, shift, 9, "c", 11), engine, open_=(), **taken, g_p=4, s=2)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

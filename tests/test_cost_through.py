@@ -5,6 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 import view_cases as cases
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from view_cases import d, e, q, x
 
 import diagkit as dk
@@ -168,6 +170,43 @@ def test_streams_along_a_window_and_along_summed_positions():
         sizes = {"p": n, "w": width, "c": 3}
         agree(along, cases.numbers(along, **sizes), **sizes, g_p=g, s_w=s)
         agree(summed, None, **sizes, g_c=2, s_w=s)
+
+
+def overlapping(signs, shift, length, streamed, positions):
+    """The sum over windows of up to three axes that move either way, from anywhere in or beside the array."""
+    axes, c = (dk.axis("p", positions), dk.axis("w"), dk.axis("v"))[: len(signs)], dk.axis("c", 3)
+    place = sum((sign * coordinate(axis.name) for sign, axis in zip(signs, axes, strict=True)), shift)
+    windows = dk.view(dk.array("X", dk.axis("t", length), c), {"t": place}, (*axes, c), name="windows")
+    Y = dk.contract(windows, dk.array("W", *axes[1:], c), over=(*axes[1:], c), name="Y")
+    return dk.Diagram(Y, name="overlapping").fuse().group(p="g_p").stream(**{streamed: "s"})
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_windows_that_move_either_way(data):
+    signs = data.draw(st.lists(st.sampled_from([1, -1]), min_size=2, max_size=3))
+    shift, length = data.draw(st.integers(-4, 9)), data.draw(st.integers(1, 12))
+    sizes = {name: data.draw(st.sampled_from((1, 2, 3, 5, 8))) for name in ("p", "w", "v")[: len(signs)]}
+    streamed = data.draw(st.sampled_from(["c", *list(sizes)[1:]]))
+    tiles = {"g_p": data.draw(st.integers(1, sizes["p"])), "s": data.draw(st.integers(1, ({"c": 3} | sizes)[streamed]))}
+    made = overlapping(signs, shift, length, streamed, sizes["p"])
+    agree(made, cases.numbers(made, **sizes), **sizes, **tiles)
+
+
+def test_two_levels_read_windows_once():
+    for causal, p, g, h in product((False, True), (7, 12), (3, 4), (1, 2)):
+        made = cases.convolution(causal).group(p="h_p", m="h_m", level=2)
+        sizes = {"p": p, "w": 3, "c": 4, "m": 4, "g_p": g, "g_m": 4, "s_c": 2, "h_p": h, "h_m": 2}
+        assert nested(made, **sizes).count().transfers == cost.level_transfers(made).at(**sizes)
+
+
+def test_windows_of_what_a_kernel_stored_are_read_there():
+    p, w = dk.axes("p w")
+    before = dk.exp(dk.array("X", p), name="E")
+    windows = dk.view(before, {"p": coordinate("p") - coordinate("w")}, (p, w), name="windows")
+    made = dk.Diagram(dk.contract(windows, dk.array("W", w), over=w, name="Y"), name="two").group(p="g_p")
+    assert [region.loads for region in made.regions] == [("X",), ("windows", "W")]
+    agree(made, cases.numbers(made, p=13, w=3), p=13, w=3, g_p=4)
 
 
 def test_windows_in_chunks_that_a_mask_skips_are_not_counted_by_a_formula():
