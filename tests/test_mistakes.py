@@ -36,6 +36,7 @@ def _algorithm():
 
 
 A = _algorithm()
+ONE_BLOCK = dk.Diagram(dk.attention(A.Q, A.K, dk.array("V", A.x, A.d), over=A.x, features=A.d), name="attention")
 
 # What was written -> words of the message: the axis, box or value at fault, and what is accepted.
 WRITING = {
@@ -176,6 +177,8 @@ DIAGRAMS = {
     "strip: no folder": (lambda: A.naive.strip().save("no such folder/a.svg"), "there is no folder"),
     "theme: blue": (lambda: A.naive.svg(theme="blue"), "light"),
     "diff: a number": (lambda: A.naive.diff(3), "give another diagram"),
+    "recipe: no such": (lambda: A.naive.recipe("fp4"), "use one of: 'fp16', 'bf16', 'fp8 per tensor'"),
+    "recipe: attention as one block": (lambda: ONE_BLOCK.recipe("fp8 per tensor"), 'over=x, name="P")'),
     "no show": (lambda: A.naive.show, ".save(path) writes the picture"),
     "no run": (lambda: A.naive.run(**A.arrays), "call it with arrays by name"),
     "no flops": (lambda: A.naive.flops, "use .work().flop()"),

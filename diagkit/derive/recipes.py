@@ -10,7 +10,7 @@ from typing import Any
 
 from diagkit.derive.derivation import RULES
 from diagkit.derive.history import AnyTerm
-from diagkit.term import InputError
+from diagkit.term import InputError, Term, TermError
 
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -56,8 +56,26 @@ zeros (of 32 there, of 64 here).
 """
 
 
+WIRES = {
+    "Q": 'name the queries so: dk.array("Q", q, d)',
+    "K": 'name the keys so: dk.array("K", x, d)',
+    "V": 'name the values so: dk.array("V", x, d)',
+    "P": 'name what softmax makes so: dk.softmax(S, over=x, name="P")',
+}
+"""The wires that recipes speak of, and how each comes by its name."""
+
+
+def _need_wires(term: Term, name: str) -> None:
+    """Refuse a diagram in which a wire of the recipe is called otherwise."""
+    spoken = {word for _, given, named in RECIPES[name] for word in (*given, *named)}
+    for wire, remedy in WIRES.items():
+        if wire in spoken and wire not in term.wires:
+            raise TermError(f"the recipe {name!r} speaks of {wire!r}, and {term.name} has no such wire", remedy=remedy)
+
+
 def recipe(term: AnyTerm, name: str, /) -> AnyTerm:
-    """`term` after all steps of a recipe. Raises InputError for a name that is none, and what the steps raise.
+    """`term` after all steps of a recipe. Raises InputError for a name that is none, TermError where a wire that the
+    recipe speaks of has another name in the diagram, and what the steps raise.
 
     >>> from diagkit import ops
     >>> from diagkit.term import Term
@@ -68,7 +86,8 @@ def recipe(term: AnyTerm, name: str, /) -> AnyTerm:
     ['smooth', 'rotate', 'quantize', 'quantize', 'quantize', 'scale', 'cast']
     """
     if name not in RECIPES:
-        raise InputError(f"no recipe {name!r}", remedy=f"use one of: {', '.join(RECIPES)}")
+        raise InputError(f"no recipe {name!r}", remedy=f"use one of: {', '.join(map(repr, RECIPES))}")
+    _need_wires(term, name)
     for rule, given, named in RECIPES[name]:
         term = RULES[rule](term, *given, **named)
     return term
