@@ -86,7 +86,7 @@ def test_recipes_stream(name: str) -> None:
 
 
 def test_an_unknown_recipe_is_refused() -> None:
-    with pytest.raises(InputError, match="no recipe 'int3'; use one of: fp16"):
+    with pytest.raises(InputError, match="no recipe 'int3'; use one of: 'fp16'"):
         attention().recipe("int3")
 
 
