@@ -240,10 +240,22 @@ def view(value: Node, coordinates: dict[str, Any], over: Iterable[Axis], name: s
     """Affine reindexing: an array over `over` that reads `value` at `coordinates[axis]` for each of its
     axes, written with ``dk.coordinate(name)`` of the new axes; 0 where that is outside.
 
-    >>> from diagkit.term import coordinate
-    >>> t, w = axes("t w")
-    >>> view(array("X", t), {"t": coordinate("t") + coordinate("w")}, (t, w))
-    <view over (t, w)>
+    A view of an array in slow memory moves nothing: what reads it loads the elements where they lie. Of windows next
+    to each other, ``p + w`` or ``p - w``, a tile of g positions loads g + w - 1, each once. On chip they take the
+    room of all windows. A convolution that looks back, with 0 before the start:
+
+    >>> import diagkit as dk
+    >>> p, w, c = axes("p w c")
+    >>> before = {"p": dk.coordinate("p") - dk.coordinate("w")}
+    >>> windows = view(array("X", p, c), before, (p, w, c), name="windows")
+    >>> Y = dk.einsum("p w c, w c -> p", windows, dk.weight("W", w, c), name="Y")
+    >>> dk.Diagram(Y)(X=[[1.0], [2.0], [3.0]], W=[[1.0], [10.0]])
+    array([ 1., 12., 23.])
+    >>> t = axis("t", p.size + w.size - 1)
+    >>> ahead = view(array("X", t, c), {"t": dk.coordinate("p") + dk.coordinate("w")}, (p, w, c), name="windows")
+    >>> whole = dk.Diagram(dk.einsum("p w c, w c -> p", ahead, dk.weight("W", w, c), name="Y"))
+    >>> whole.fuse().group(p="g").transfers().by_array()["X"]
+    c*(p + (w - 1)*ceiling(p/g))
     """
     if not isinstance(coordinates, Mapping):
         raise AxisError(f"{coordinates!r} are no coordinates", remedy='write {"t": dk.coordinate("t") + 1}')
