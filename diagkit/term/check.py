@@ -60,7 +60,9 @@ def _is_condition(expr: Any, formats: Sequence[str]) -> bool:
 def _map_format(box: Any, formats: Sequence[str]) -> str:
     if _is_condition(box.expr, formats):
         return "bool"
-    numbers = [dtype for dtype in formats if dtype != "bool"]
+    every = {arg(place): dtype for place, dtype in enumerate(formats) if dtype != "bool"}
+    chosen = {symbol: dtype for symbol, dtype in every.items() if symbol in _values(box.expr)}
+    numbers = [*(chosen or every).values()]
     floats = [dtype for dtype in numbers if _WIDTH[dtype] >= _WIDTH["fp8e4m3"]]
     if "fp8e8m0" in floats and not _made_of(box.expr, _CHOICES):
         return promote([*floats, "fp32"])  # what is made of powers of two is none
@@ -69,6 +71,14 @@ def _map_format(box: Any, formats: Sequence[str]) -> str:
     if _made_of(box.expr, _CHOICES):
         return promote(numbers)
     return _summed(numbers) if _made_of(box.expr, (*_CHOICES, *_ARITHMETIC)) else "fp32"
+
+
+def _values(expr: Any) -> set[Any]:
+    """The arguments that the values of a formula are made of: what a choice compares decides, and enters none."""
+    if expr.is_Symbol:
+        return {expr}
+    parts = expr.args[1:] if isinstance(expr, where) else expr.args
+    return {symbol for part in parts for symbol in _values(part)}
 
 
 _CHOICES = (sympy.Symbol, where, sympy.Max, sympy.Min, finite)
