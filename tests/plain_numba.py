@@ -42,7 +42,7 @@ def run(program, arrays, workers=2, counted=True):
             key = (slot.wire, *levels, slot.traffic)
             moved[key] = moved.get(key, 0) + int(count)
     slow.unpack()
-    return close_arrays(engine, {name: memory[name] for name in program.term.outputs}), moved
+    return close_arrays(engine, program.term, {name: memory[name] for name in program.term.outputs}), moved
 
 
 def poison(value):

@@ -68,3 +68,24 @@ def test_what_is_no_such_choice_is_refused(why):
 def test_a_position_is_along_one_axis():
     with pytest.raises(dk.AxisError, match="name one"):
         dk.argmax(S, over=[q, x])
+
+
+def test_positions_of_halves_are_exact_beyond_2048():
+    """They are fp32: in fp16 the position 2051 would be 2052."""
+    half = dk.array("S", q, x, dtype="fp16")
+    scores = np.zeros((3, 5001), np.float16)
+    scores[[0, 1, 2], [4999, 2051, 4097]] = 1
+    found = dk.Diagram(dk.argmax(half, over=x, name="A")).fuse().group(q="g_q").stream(x="s_x")
+    assert found.wires["A"].dtype == "fp32"
+    for made in (found(S=scores), found.lower(g_q=2, s_x=512).run(S=scores)):
+        np.testing.assert_array_equal(made, [4999, 2051, 4097])
+
+
+@pytest.mark.parametrize("target", ["numba", "triton"])
+def test_kernels_store_positions_of_halves_exactly(target):
+    half = dk.array("S", q, x, dtype="fp16")
+    scores = np.zeros((3, 2100), np.float16)
+    scores[[0, 1, 2], [2051, 2053, 2099]] = 1
+    found = dk.Diagram(dk.argmax(half, over=x, name="A")).fuse().group(q="g_q").stream(x="s_x")
+    kernel = found.kernel(target, q=3, x=2100, g_q=2, s_x=512)
+    np.testing.assert_array_equal(kernel(S=scores), [2051, 2053, 2099])

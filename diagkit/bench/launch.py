@@ -11,7 +11,7 @@ import numpy as np
 
 from diagkit.ops import Engine, close_arrays, open_arrays
 from diagkit.program import Load, Program, Store
-from diagkit.term import InputError
+from diagkit.term import InputError, Term
 
 Key = tuple[str, int, int, str]
 """(array, from level, to level, kind), as in `Program.count`."""
@@ -53,11 +53,12 @@ class Bound:
 
     engine: Engine
     launch: Launch
+    term: Term
 
     def results(self) -> Any:
         """The outputs as the caller's kind of array: one alone, several by name."""
         made = {name: self._given_kind(value) for name, value in self.launch.outputs.items()}
-        return close_arrays(self.engine, made)
+        return close_arrays(self.engine, self.term, made)
 
     def _given_kind(self, value: Any) -> Any:
         if self.engine.xp.name == "numpy":
@@ -81,7 +82,7 @@ def bind(program: Program, target: str, arrays: Mapping[str, Any], counting: boo
     check_pairs(program, engine.sizes)
     row = ENGINES[target]
     function = getattr(import_module(row.module), row.counting if counting else row.launch)
-    return Bound(engine, function(program, engine.sizes, start))
+    return Bound(engine, function(program, engine.sizes, start), program.term)
 
 
 def check_bound(program: Program, sizes: Mapping[str, int]) -> None:

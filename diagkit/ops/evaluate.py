@@ -21,6 +21,7 @@ from diagkit.ops.libraries import library
 from diagkit.ops.room import refuse_larger
 from diagkit.ops.scalars import BY_SYMBOL
 from diagkit.term import (
+    FORMATS,
     Array,
     Axes,
     Axis,
@@ -70,7 +71,7 @@ def _run(term: Term, arrays: Mapping[str, Any], force: str | None) -> Any:
     refuse_larger(term, engine.shape, np.dtype(str(engine.compute).removeprefix("torch.")).itemsize)
     with np.errstate(all="ignore"):
         made = term.fold(_cases(engine, term), start)
-    return close_arrays(engine, {name: made[name] for name in term.outputs})
+    return close_arrays(engine, term, {name: made[name] for name in term.outputs})
 
 
 def open_arrays(
@@ -89,9 +90,10 @@ def open_arrays(
     return Engine(xp, sizes, compute, result, like, sizes, dict.fromkeys(sizes, 0)), start
 
 
-def close_arrays(engine: Engine, made: Mapping[str, Any]) -> Any:
-    """Outputs in the float type of the inputs: one comes alone, several as a dict by name."""
-    outputs = {name: _finish(engine.xp, value, engine.compute, engine.result) for name, value in made.items()}
+def close_arrays(engine: Engine, term: Term, made: Mapping[str, Any]) -> Any:
+    """Outputs in the float type of the inputs, or in fp32 where an output is declared wider than every input (the
+    positions of halves): one comes alone, several as a dict by name."""
+    outputs = {name: _finish(engine, value, _is_wider(term, name)) for name, value in made.items()}
     return next(iter(outputs.values())) if len(outputs) == 1 else outputs
 
 
@@ -99,8 +101,16 @@ def _is_float(array: Array) -> bool:
     return array.dtype != "bool" and not array.dtype.startswith("int")
 
 
-def _finish(xp: Any, value: Any, compute: Any, result: Any) -> Any:
-    return xp.astype(value, result) if value.dtype == compute else value
+def _is_wider(term: Term, name: str) -> bool:
+    declared, own = [FORMATS[array.dtype] for array in term.inputs if _is_float(array)], term.wires[name].dtype
+    return bool(declared) and own in ("fp32", "fp64") and max(declared) < FORMATS[own]
+
+
+def _finish(engine: Engine, value: Any, wider: bool) -> Any:
+    xp, result = engine.xp, engine.result
+    if value.dtype != engine.compute:
+        return value
+    return xp.astype(value, xp.promote([result, xp.float32]) if wider else result)
 
 
 def _float_types(xp: Any, given: Mapping[str, Any], force: str | None) -> tuple[Any, Any]:

@@ -74,7 +74,7 @@ class Nested(Lowered):
         ready = self._bound(engine)
         with np.errstate(all="ignore"):
             slow, count = run_nests(ready.nests, engine, start)
-        return close_arrays(engine, {name: slow[name] for name in self.term.outputs}), count
+        return close_arrays(engine, self.term, {name: slow[name] for name in self.term.outputs}), count
 
 
 def nested(term: Term, /, **sizes: Any) -> Nested:

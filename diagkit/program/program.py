@@ -87,7 +87,7 @@ class Program(Lowered):
         ready = self._bound(engine)
         with np.errstate(all="ignore"):
             slow, count = run_kernels(ready.kernels, engine, start)
-        return close_arrays(engine, {name: slow[name] for name in self.term.outputs}), count
+        return close_arrays(engine, self.term, {name: slow[name] for name in self.term.outputs}), count
 
 
 def lower(term: Term, /, **sizes: Any) -> Program:
