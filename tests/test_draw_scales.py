@@ -6,7 +6,8 @@ import examples
 import pytest
 
 import diagkit as dk
-from diagkit import draw
+from diagkit import derive, draw
+from diagkit.diagram.table import cost_table
 from diagkit.draw.scales import scales
 from diagkit.draw.scene import Scene
 from diagkit.term import Term, rename_box
@@ -68,6 +69,15 @@ def test_they_are_drawn_thin_and_the_legend_says_so(stream: bool) -> None:
     assert any("scales and zeros" in line.text for line in scene.words)
     assert "thin-wire" not in roles(draw.scene(examples.attention()))
     assert draw.overlaps(scene) == []
+
+
+@pytest.mark.parametrize("recipe", derive.RECIPES)
+def test_no_recipe_makes_labels_overlap(recipe: str) -> None:
+    whole = examples.attention().recipe(recipe)
+    stream = whole.part("O").fuse().group(q="g_q").stream(x="s_x")
+    for term in (whole, stream):
+        warnings = dict.fromkeys(list(term.wires)[:9], "overflows: 1e+06 is beyond 448")
+        assert draw.overlaps(draw.scene(term, cost_table(term), warnings=warnings)) == []
 
 
 def test_one_scale_for_all_is_a_thin_dotted_wire() -> None:

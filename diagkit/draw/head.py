@@ -78,7 +78,9 @@ def _say_cells(pen: Pen, cells: Cells, row: int, drawn: Drawn, y: float, total: 
         _say_lines(pen, span.lines, (first + last) / 2, y, role, str(span.keys[0]))
         if first < last:
             low = y + LINE * len(span.lines) + 5
-            pen.draw("line", polyline([(first, low - 4), (first, low), (last, low), (last, low - 4)]), "rule")
+            inside = runs_width(span.lines[-1], CELL) < last - first
+            up = low - (4 if inside else 0.5)
+            pen.draw("line", polyline([(first, up), (first, low), (last, low), (last, up)]), "rule")
     if total is not None:
         _say_lines(pen, cells.totals[row], total, y, role, "total")
 

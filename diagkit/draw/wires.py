@@ -103,9 +103,10 @@ def draw_separators(pen: Pen, line: Line) -> None:
 
 
 def _half_way(zone: Zone, upper: Strand, lower: Strand, following: Zone | None) -> float:
-    """The height between two wires; at a glyph from which more rows leave than enter, below these too."""
+    """The height between two wires; at a glyph from which more rows leave than enter, below these too;
+    above a line of scalars, that does not move."""
     y = (row(upper, zone) + row(lower, zone)) / 2
-    if zone.kind != "glyph" or following is None:
+    if zone.kind != "glyph" or following is None or lower.kind == "lane":
         return y
     here = _Fence(upper, lower, [])
     later = [(row(a, following) + row(b, following)) / 2 for a, b in _neighbours(following) if here.follows(a, b)]
