@@ -12,6 +12,7 @@ from functools import cached_property
 import pytest
 
 import diagkit as dk
+from diagkit import bench
 
 # The command line of the chapters and what runs once on a GPU are no part of the library.
 MODULES = [one.name for one in pkgutil.walk_packages(dk.__path__, "diagkit.") if "__main__" not in one.name]
@@ -81,7 +82,14 @@ def unshown(kind):
             yield f"{kind.__qualname__}.{name}"
 
 
-PUBLIC = {name: made for name in dk.__all__ if inspect.isfunction(made := getattr(dk, name)) or own(made)}
+OPEN = {"dk": dk, "machine": dk.machine, "bench": bench}
+"""What users reach: names of diagkit, and of the two rooms that the chapters enter."""
+PUBLIC = {
+    f"{room}.{name}": made
+    for room, module in OPEN.items()
+    for name in module.__all__
+    if inspect.isfunction(made := getattr(module, name)) or own(made)
+}
 REACHED = reached([
     *filter(own, PUBLIC.values()),
     *(back for made in PUBLIC.values() if not own(made) for back in handed_back(made)),
@@ -90,7 +98,7 @@ REACHED = reached([
 
 @pytest.mark.parametrize("name", [name for name, made in PUBLIC.items() if not inspect.isclass(made)])
 def test_every_public_function_shows_itself(name):
-    assert examples(PUBLIC[name].__doc__), f"dk.{name} has no doctest"
+    assert examples(PUBLIC[name].__doc__), f"{name} has no doctest"
 
 
 @pytest.mark.parametrize("kind", REACHED, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")

@@ -24,7 +24,16 @@ NONE = (
 
 @dataclass(frozen=True)
 class Recorded:
-    """One recorded run: `results` are rows of numbers and texts by name, in the order of the file."""
+    """One recorded run: `results` are rows of numbers and texts by name, in the order of the file.
+
+    >>> found = Recorded(
+    ...     "a GPU", "2026-01-01", {"torch": "2.13.0"}, ({"kind": "copy", "time_s": 1.0}, {"kind": "attention"})
+    ... )
+    >>> found.title, found.where(kind="attention").results
+    ('recorded on a GPU, 2026-01-01 (torch 2.13.0)', ({},))
+    >>> found.where(kind="copy").table()[0]
+    ['time, ms']
+    """
 
     device: str
     date: str
@@ -65,7 +74,11 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Nothing:
-    """What is shown where nothing is recorded."""
+    """What is shown where nothing is recorded.
+
+    >>> str(Nothing("no record")) == Nothing("no record").text
+    True
+    """
 
     text: str = NONE
 
@@ -102,6 +115,11 @@ def recorded(folder: Path | None = None, **wanted: Any) -> Recorded | Nothing:
     """The newest recorded run, its rows that have the `wanted` values; a sentence where there is none.
 
     Raises KernelError for a file that is no record.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     print(recorded(Path(folder), kind="attention"))
+    No GPU speed is recorded yet: data/measurements holds no file. `make gpu`, on a machine that has one, writes it.
     """
     from diagkit.machine import data_path
 

@@ -66,7 +66,11 @@ Effect = Callable[[Case], float]
 @dataclass(frozen=True)
 class Assumption:
     """A named assumption. `kind` says what the number of `effect` does: "adds" clocks to a score, "slows" the
-    products by a factor, "stretches" the whole by a factor, or "joins": adds up what would overlap."""
+    products by a factor, "stretches" the whole by a factor, or "joins": adds up what would overlap.
+
+    >>> ASSUMPTIONS[0].name, ASSUMPTIONS[0].kind
+    ('softmax', 'adds')
+    """
 
     name: str
     kind: str
@@ -191,7 +195,13 @@ def _effects(on: Collection[Assumption], kind: str, case: Case) -> Iterator[floa
 
 
 def case_rate(case: Case, without: Collection[str] = ()) -> float:
-    """FLOP/s of the whole machine, under all assumptions but those named; FLOP as published (exact pairs)."""
+    """FLOP/s of the whole machine, under all assumptions but those named; FLOP as published (exact pairs).
+
+    >>> from diagkit.machine.files import load
+    >>> case = Case(load("H100-SXM"), "FA3", "fp16", d=128, causal=False, length=4096)
+    >>> case_rate(case) < load("H100-SXM").peak("fp16")
+    True
+    """
     per_s = case.machine.multiprocessors * case.machine.clock_hz
     return 4 * case.d / case_clocks(case, without) * per_s
 

@@ -106,7 +106,12 @@ def sheet() -> list[dict[str, str]]:
 
 
 def anchors(least: int = 4096) -> list[Anchor]:
-    """Every published forward speed at that sequence length or longer, in the order of the file."""
+    """Every published forward speed at that sequence length or longer, in the order of the file.
+
+    >>> found = anchors()
+    >>> found[0].machine.name, {anchor.length for anchor in found} <= {512, 1024, 2048, 4096, 8192, 16384}
+    ('H100-SXM', True)
+    """
     check_whole(least, "the least sequence length", 1)
     rows = [row for row in sheet() if not any(drops(row) for drops in LEFT_OUT.values())]
     return [anchor(row, n) for row in rows for n in LENGTHS if n >= least and row[str(n)]]
@@ -263,7 +268,11 @@ class Comparison:
 
 
 def compare(least: int = 4096) -> Comparison:
-    """The additive model against every published forward speed at that sequence length or longer."""
+    """The additive model against every published forward speed at that sequence length or longer.
+
+    >>> len(compare(8192).anchors) < len(compare().anchors)
+    True
+    """
     found = tuple(anchors(least))
     if not found:
         raise MachineError(f"no published speed at length {least} or more", remedy=f"the longest is {max(LENGTHS)}")

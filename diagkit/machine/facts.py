@@ -24,6 +24,13 @@ class MachineError(DiagkitError):
     """A machine, a field or a recording that does not exist, or one that breaks the rules of data/.
 
     `field` is the name of the number concerned, dotted as in the machine's file, or None.
+
+    >>> from diagkit.machine.files import load
+    >>> load("H100-SMX")
+    Traceback (most recent call last):
+    ...
+    diagkit.machine.facts.MachineError: no machine 'H100-SMX'; known, closest first: H100-SXM, H200-SXM, H100-PCIe, \
+A100-SXM-80GB, H800-PCIe, MI300X, B200, L40S, RTX4090, T4, here
     """
 
     def __init__(self, reason: str, *, field: str | None = None, remedy: str | None = None) -> None:

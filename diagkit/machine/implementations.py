@@ -18,6 +18,9 @@ class Implementation:
     * `pipelined`: whether the operations of softmax other than exponentials run beside products;
     * `mma_sync`: whether products are the synchronous instructions of the generation before Hopper;
     * `source`: where that is said, or "assumed".
+
+    >>> Implementation(pipelined=True, mma_sync=False, source="assumed").pipelined
+    True
     """
 
     pipelined: bool

@@ -27,6 +27,9 @@ def here(refresh: bool = False) -> Machine:
     Measured at the first call (about a second) and kept in the user's cache directory under processor,
     core count and versions; `refresh` measures anew. Bandwidth counts bytes read and bytes written.
     What the system does not tell is absent: asking for it raises `MachineError` with the field.
+
+    >>> 1e9 < here().bandwidth("global") < 1e13, here().multiprocessors == cores()
+    (True, True)
     """
     path, key = cache_file(), identity()
     known = None if refresh else recall(path, key)
@@ -34,7 +37,12 @@ def here(refresh: bool = False) -> Machine:
 
 
 def measure_here() -> Machine:
-    """Time this machine now, whatever is kept."""
+    """Time this machine now, whatever is kept.
+
+    >>> measured = measure_here()
+    >>> measured.name, measured.number("peak.fp32_flop_per_s").grade
+    ('here', 'measured')
+    """
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     numbers = (*system_facts(), *timed_facts(today))
     threads = f"{cores()} core{'s' if cores() > 1 else ''}"
@@ -137,7 +145,11 @@ def kibibytes(text: str) -> int:
 
 
 def processor() -> str:
-    """The processor's name: from Linux's cpuinfo, else from Python's platform module."""
+    """The processor's name: from Linux's cpuinfo, else from Python's platform module.
+
+    >>> processor() != ""
+    True
+    """
     lines = first_line(Path("/proc/cpuinfo")).splitlines()
     named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     return next(named, "") or platform.processor() or platform.machine()

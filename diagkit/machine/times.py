@@ -22,6 +22,10 @@ class Times:
 
     >>> Times((("global", 2e-3), ("tensor", 1e-3)), 6e9).bottleneck
     'global'
+
+    >>> spent = Times((("global", 2e-3), ("tensor", 1e-3)), 6e9)
+    >>> spent.overlapped, spent.serial, spent.rate()
+    (0.002, 0.003, (2000000000000.0, 3000000000000.0))
     """
 
     seconds: tuple[tuple[str, float], ...]
