@@ -25,6 +25,10 @@ FOUND = {
     "per token": (lambda: coded(over="d"), {"K.scale"}),
     "per tensor": (coded, {"K.scale"}),
     "codes and scales handed in": (lambda: coded(over="d").part("O"), {"K.scale"}),
+    "split": (
+        lambda: coded(over="d").part("O").fuse().group(q="g_q").stream(x="s_x").split(x=4),
+        {"K.scale", "K.scale.parts"},
+    ),
     "a quantizer": (lambda: coded(over="d").part("K.codes", "K.scale"), {"K.scale"}),
     "in blocks, read through a view": (lambda: coded(over="d", x=64).part("O"), {"K.scale", "K.each"}),
     "probabilities": (lambda: examples.attention().quantize("P", "int8", "x"), {"P.scale"}),

@@ -56,7 +56,7 @@ def _signed(term: Term, box: Map, sign: str, rest: Any) -> Runs:
 def _named(term: Term, box: Map, expr: Any, tight: int = 0) -> Runs:
     """The formula, arguments under the names of their wires, positions written out."""
     expr = placed(term, replace(box, expr=expr))
-    called = {f"a{place}": label(term, wire, 50, 14) for place, wire in enumerate(box.inputs)}
+    called = {f"a{place}": label(term, wire, 70, 14) for place, wire in enumerate(box.inputs)}
     return formula(expr, tuple(term.axes), lambda name: called.get(name) or name_runs(name), tight)
 
 

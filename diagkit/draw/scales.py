@@ -98,7 +98,8 @@ def _belongs(term: Term, wire: str, code: str) -> bool:
     made = _made(term, code)
     handed = {array.name for array in term.inputs if not array.weight}
     allowed = set(_with_sources(term, _dividing(term, made))) if made else handed
-    return _fewer(term, wire, term.wires[code].axes) and bool({wire, *_sources(term, wire)} & allowed)
+    held, axes = (wire, *_sources(term, wire)), term.wires[code].axes
+    return any(_fewer(term, one, axes) for one in held) and bool(set(held) & allowed)
 
 
 def _role(term: Term, box: Map, wire: str) -> str:
