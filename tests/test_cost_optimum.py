@@ -294,3 +294,11 @@ def test_newtons_step_uses_the_slope_of_the_barrier():
 def test_unknown_sizes_are_refused():
     with pytest.raises(InputError, match="no axis or tile 's'"):
         optimum(flash(), M, s=4)
+
+
+@pytest.mark.parametrize("call", [lambda t: t.optimum(M=100), lambda t: t.optimum(), lambda t: t.legal_tile(M=100)])
+def test_a_memory_that_is_not_given_is_asked_for(call):
+    q, x = dk.axes("q x")
+    rows = dk.Diagram(dk.total(dk.array("X", q, x), over="x", name="T")).group(q="g").stream(x="s")
+    with pytest.raises(InputError, match="no memory is given; say how much: memory=65536"):
+        call(rows)

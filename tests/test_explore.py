@@ -216,3 +216,12 @@ def test_a_tile_that_cannot_run_is_not_compared_with_the_best() -> None:
     assert "Best legal tile: " in wide.svg()
     assert "this one" not in wide.svg()
     assert "this one" in wide.at(g_q=32, s_x=16).svg()
+
+
+def test_the_figure_is_saved_as_it_is_shown(tmp_path: Any) -> None:
+    q, x = dk.axes("q x")
+    rows = dk.Diagram(dk.total(dk.array("X", q, x), over="x", name="T")).group(q="g").stream(x="s")
+    shown = Explorer(rows, q=64, x=64)
+    assert shown.save(tmp_path / "rows.svg").read_text(encoding="utf-8") == shown.svg()
+    with pytest.raises(DiagkitError, match="svg"):
+        shown.save(tmp_path / "rows.txt")

@@ -362,3 +362,19 @@ def test_anchors_are_speeds_below_the_peak_of_their_machine():
     for gpu, dtype, speed in speeds:
         eight_bit = "8" in dtype
         assert 50 < speed < load(machine.get(gpu, gpu)).peak("int8" if eight_bit else "fp16") / 1e12
+
+
+@pytest.mark.parametrize("times", [0, -1, float("nan"), float("inf"), "two", None, True])
+def test_a_machine_that_is_not_built_has_a_number_above_zero(times):
+    with pytest.raises(MachineError, match="special.exp_op_per_clk_per_sm cannot be .* use a number above 0"):
+        load("H100-SXM").what_if("special.exp_op_per_clk_per_sm", times)
+
+
+def test_a_machine_that_is_not_built_has_whole_counts_and_bytes():
+    h100 = load("H100-SXM")
+    assert h100.what_if("device.multiprocessors", 0.5)["device.multiprocessors"] == 66
+    assert h100.what_if("level.shared.capacity_bytes", 1.3)["level.shared.capacity_bytes"] == 303_513
+    with pytest.raises(MachineError, match="device.multiprocessors would be 0.132"):
+        h100.what_if("device.multiprocessors", 0.001)
+    with pytest.raises(MachineError, match="states no nope"):
+        h100.what_if("nope", 2)

@@ -197,7 +197,7 @@ COSTS = {
     "legal tile: of nothing": (lambda: A.flash.legal_tile(99, multiples={"q": 0}, **SIZES), "use at least 1"),
     "legal tile: half a row": (lambda: A.flash.legal_tile(99, q=8.5, x=8, d=4), "'q' cannot have size 8.5"),
     "transfers: no array": (lambda: A.naive.transfers()["Z"], "a key is, for example, ('Q', 0, 1, 'input')"),
-    "optimum: no memory": (lambda: A.flash.optimum(None), "None is no amount of memory"),
+    "optimum: no memory": (lambda: A.flash.optimum(None), "no memory is given"),
     "optimum: bits": (lambda: A.flash.optimum("M", unit="bits"), 'use "elements" or "bytes"'),
     "bits: no axis": (lambda: A.flash.bits("M", z=3), "no axis or tile 'z'"),
     "legal tile: a name": (lambda: A.flash.legal_tile("M", **SIZES), "is no amount of memory; give a number"),

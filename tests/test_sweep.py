@@ -137,3 +137,9 @@ def test_what_has_no_float_or_too_many_tiles_is_refused_by_name() -> None:
     for count in (lambda **at: causal().sweep("T4", "fp16", **at), lambda **at: causal().transfers().total(**at)):
         with pytest.raises(InputError, match="134,217,728 of them are more than"):
             count(q=2**34, x=2**34, d=8, g_q=128, s_x=128)
+
+
+def test_a_tile_of_a_level_inside_is_refused_as_such() -> None:
+    deep = flash().group(level=2, q="w_q")
+    with pytest.raises(DiagkitError, match="'w_q' is a tile of a level inside; a sweep is about the outermost level"):
+        deep.sweep("T4", "fp16", q=16, x=16, d=8, g_q=16, s_x=16, w_q=[4, 8])

@@ -84,7 +84,7 @@ def _at_memory(best: Optimum, memory: Any, value: Any) -> list[tuple[Any, Any]]:
 
 def _children(children: Any) -> Any:
     found = amount(children)
-    if found.is_number and found < 1:
+    if found.is_number and not (found.is_finite and found >= 1):
         raise DiagkitError(f"{children!r} memories share nothing", remedy="give a number of at least 1, or a name")
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import lcm
+from math import isnan, lcm
 from numbers import Integral, Real
 from typing import Any
 
@@ -76,7 +76,7 @@ class LegalTile(Shown):
 
 def legal_tile(
     term: Term,
-    memory: float,
+    memory: Any = None,
     *,
     multiples: Mapping[str, int] | None = None,
     divisors: bool = False,
@@ -107,9 +107,9 @@ def legal_tile(
     term = at_level(term, 1)
     if dtype is not None:
         check_format(dtype)
+    _check_room(term, memory, multiples or {})
     _check_sizes(term, sizes)
     check_unit(unit)
-    _check_room(term, memory, multiples or {})
     search = _Search(term, memory, unit, dtype, sizes, ridge)
     asked = tile_multiples(term, dtype) if multiples is None else {a: ((n, "given"),) for a, n in multiples.items()}
     reasons = _with_labels(term, asked)
@@ -132,7 +132,9 @@ def _check_sizes(term: Term, sizes: Mapping[str, int]) -> None:
 
 def _check_room(term: Term, memory: Any, multiples: Any) -> None:
     """Refuse a memory that is no number, and multiples that are not whole numbers by axis."""
-    if not isinstance(memory, Real):
+    if memory is None:
+        raise InputError("no memory is given", remedy="say how much: memory=65536; sizes go by name, q=4096")
+    if not isinstance(memory, Real) or isnan(memory):
         raise InputError(f"{memory!r} is no amount of memory", remedy="give a number; formulas are for optimum(...)")
     if not isinstance(multiples, Mapping):
         raise InputError(f"{multiples!r} names no axis", remedy='write for example multiples={"q": 16}')

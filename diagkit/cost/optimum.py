@@ -110,7 +110,7 @@ class _Problem:
 
 def optimum(
     term: Term,
-    memory: Any,
+    memory: Any = None,
     *,
     napkin: bool = True,
     unit: str = "elements",
@@ -136,6 +136,7 @@ def optimum(
     {g_a: sqrt(M + 1) - 1, g_c: sqrt(M + 1) - 1}
     """
     term = at_level(term, 1)
+    limit = _limit(memory)
     check_names(term, sizes)
     check_unit(unit)
     moved, held = transfers(term), memory_of(term).buffered(buffers)
@@ -143,7 +144,7 @@ def optimum(
     moved, held = (moved.bytes(dtype), held.bytes(dtype)) if unit == "bytes" else (moved, held)
     notes = ["memory holds loads, chunks and stored outputs only"] if napkin else []
     notes += [f"every chunk has {buffers} buffers"] if buffers > 1 else []
-    return least(term, moved.total(), list(held.columns().values()), memory, sizes, notes, unit)
+    return least(term, moved.total(), list(held.columns().values()), limit, sizes, notes, unit)
 
 
 def least(
@@ -189,6 +190,10 @@ def _size(name: str, value: Any) -> Any:
 
 def _limit(memory: Any) -> Any:
     """The memory limit as a formula; refused where it is no amount of memory."""
+    if memory is None:
+        raise InputError(
+            "no memory is given", remedy='say how much: memory=65536, or memory="M"; sizes go by name, q=4096'
+        )
     if isinstance(memory, str) and memory.isidentifier():
         return size(memory)
     limit = exact(memory) if isinstance(memory, (int, float, sympy.Expr)) else None

@@ -256,7 +256,7 @@ class Diagram(Term):
         """What each column computes, by unit: tensor, fma, special."""
         return cost.work(self)
 
-    def optimum(self, memory: Any, **options: Any) -> cost.Optimum:
+    def optimum(self, memory: Any = None, **options: Any) -> cost.Optimum:
         """The tiles with the least transfers within `memory`, elements or bytes (see `cost.optimum`)."""
         return cost.optimum(self, memory, **options)
 
@@ -268,7 +268,7 @@ class Diagram(Term):
         """What every wire may hold, beside what its format can: ``ranges(x=4096, ...)`` (see `cost.ranges`)."""
         return cost.ranges(self, bounds, **sizes)
 
-    def legal_tile(self, memory: float, **options: Any) -> cost.LegalTile:
+    def legal_tile(self, memory: Any = None, **options: Any) -> cost.LegalTile:
         """The best whole-number tiles that a machine can run within `memory` (see `cost.legal_tile`)."""
         return cost.legal_tile(self, memory, **options)
 

@@ -13,7 +13,7 @@ import numpy as np
 from diagkit import cost
 from diagkit.diagram.prediction import NEEDED, need_sizes, several, tiles_on
 from diagkit.machine import Machine, MachineError, resource_rate
-from diagkit.term import DiagkitError, Term, accepted, as_float, check_whole, promote
+from diagkit.term import DiagkitError, Term, accepted, as_float, check_whole, depth, promote
 
 SHOWN = 20
 """How many rows a table displays; the others are there all the same."""
@@ -156,9 +156,7 @@ def sweep(term: Term, machines: Any, dtype: str | None, given: Mapping[str, Any]
     known = accepted(term)
     for name in given:
         if name not in known and name not in term.axes:
-            raise DiagkitError(
-                f"{term.name} has no size or tile {name!r}", axis=name, remedy=f"it takes: {', '.join(known)}"
-            )
+            raise DiagkitError(_not_swept(term, name), axis=name, remedy=f"it takes: {', '.join(known)}")
     found = several(machines)
     points, ready = combinations(given), cost.amounts(term, dtype)
     same = ready.at(**points) if not _missing(term, points) else None
@@ -167,6 +165,13 @@ def sweep(term: Term, machines: Any, dtype: str | None, given: Mapping[str, Any]
     joined = zip(*([column.values for column in part] for part in parts), strict=True)
     columns = (Column(*head, np.concatenate(values)) for head, values in zip(heads, joined, strict=True))
     return Sweep(term.name, kind, tuple(columns))
+
+
+def _not_swept(term: Term, name: str) -> str:
+    """Why this is nothing that a sweep turns."""
+    inner = name in accepted(term, depth(term))
+    deeper = f"{name!r} is a tile of a level inside; a sweep is about the outermost level"
+    return deeper if inner else f"{term.name} has no size or tile {name!r}"
 
 
 def combinations(given: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:

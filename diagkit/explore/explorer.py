@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from diagkit import draw, machine
@@ -131,6 +132,17 @@ class Explorer:
     def svg(self, theme: str = "light") -> str:
         """The figure as SVG text, alone and the same in every process."""
         return draw.as_svg(self.scene(), theme)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure to a file: .svg, .png or .pdf.
+
+        >>> import tempfile, diagkit as dk
+        >>> doubled = dk.Diagram(2 * dk.array("X", dk.axis("x")), name="double")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Explorer(doubled, x=64).save(f"{folder}/double.svg").name
+        'double.svg'
+        """
+        return draw.write(self.scene, path)
 
     def widget(self) -> Any:
         """The figure under sliders and menus, as an ipywidgets box; needs ipywidgets."""

@@ -287,7 +287,8 @@ stated there: peak.fp16_flop_per_s, peak.int8_op_per_s, peak.fp32_flop_per_s
     def what_if(self, field: str, times: float) -> Machine:
         """The machine with one stated number multiplied: a machine that is not built, and says so.
 
-        Errors: `MachineError` where the field is not stated.
+        Bytes are rounded down. Errors: `MachineError` where the field is not stated, where `times` is no number
+        above 0, and where a count would not stay whole.
 
         >>> from diagkit.machine import load
         >>> more = load("H100-SXM").what_if("special.exp_op_per_clk_per_sm", 2)
@@ -295,7 +296,10 @@ stated there: peak.fp16_flop_per_s, peak.int8_op_per_s, peak.fp32_flop_per_s
         (32.0, 'what if: 2 times what H100-SXM states (assumed)')
         """
         old = self.number(field)
-        new = Number(field, old.value * times, f"what if: {times:g} times what {self.name} states", "assumed")
+        if isinstance(times, bool) or not isinstance(times, Real) or not 0 < times < float("inf"):
+            raise MachineError(f"{field} cannot be {times!r} times as much", field=field, remedy="use a number above 0")
+        value = _multiplied(old, times)
+        new = Number(field, value, f"what if: {times:g} times what {self.name} states", "assumed")
         numbers = tuple(new if number is old else number for number in self.numbers)
         return replace(self, name=f"{self.name}, {times:g} times {field}", numbers=numbers)
 
@@ -315,6 +319,16 @@ stated there: peak.fp16_flop_per_s, peak.int8_op_per_s, peak.fp32_flop_per_s
 
     def _repr_html_(self) -> str:
         return table_html(self._heading(), self._rows(), self.text("note"))
+
+
+def _multiplied(old: Number, times: float) -> int | float:
+    """A fact times a number: rates as they come, whole bytes, and counts only where they stay whole."""
+    value = old.value * times
+    whole = not isinstance(old.value, float) and old.unit in ("", "B")
+    if whole and (value < 1 or (not old.unit and value != int(value))):
+        reason = f"{old.field} would be {value:g}"
+        raise MachineError(reason, field=old.field, remedy=f"choose a multiple of {old.value:,} that is whole")
+    return int(value) if whole or value == old.value else value
 
 
 def need_machine(found: Any) -> Machine:
