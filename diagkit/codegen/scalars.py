@@ -15,7 +15,7 @@ import sympy
 from sympy.printing.pycode import PythonCodePrinter
 
 from diagkit.ops import BY_SYMBOL, divides
-from diagkit.term import FormatError, where
+from diagkit.term import FormatError, empty, where
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,11 @@ def _where(printer: _Printer, expr: Any) -> Text:
     return printer.call("where", printer.print(condition), printer.number(chosen), printer.number(other))
 
 
+def _empty(printer: _Printer, expr: Any) -> Text:
+    none = Text(f"({printer.print(expr.args[0])} == 0)", "bool")
+    return printer.call("where", none, printer.number(sympy.S.One), printer.number(sympy.S.Zero))
+
+
 def _ceiling(printer: _Printer, expr: Any) -> Text:
     """Whole parts of a size, the last maybe short: sizes divided by a whole number, rounded up."""
     above, below = expr.args[0].as_numer_denom()
@@ -200,6 +205,7 @@ _CASES: dict[Any, Callable[[_Printer, Any], Text]] = {
     sympy.Or: _logic("disjunction"),
     sympy.Not: _not,
     where: _where,
+    empty: _empty,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.term import finite, quotient, where
+from diagkit.term import empty, finite, quotient, where
 
 Interval = tuple[float, float]
 ALL: Interval = (-math.inf, math.inf)
@@ -140,4 +140,5 @@ _CASES: dict[Any, Callable[[Any, list[Interval]], Interval]] = {
     where: _choice,
     finite: lambda expr, parts: (0.0 if parts[0][0] == -math.inf else parts[0][0], parts[0][1]),
     quotient: lambda expr, parts: ratio(*parts),
+    empty: lambda expr, parts: (0.0, 1.0),
 }

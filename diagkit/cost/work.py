@@ -25,7 +25,7 @@ from diagkit.cost.show import Shown, Table
 from diagkit.cost.transfers import masked_points
 from diagkit.cost.visits import Bound
 from diagkit.ops import BY_SYMBOL
-from diagkit.term import Axes, Axis, Box, Contract, Index, Map, Reduce, Term, View, names
+from diagkit.term import Axes, Axis, Box, Contract, Index, Map, Reduce, Term, View, empty, names
 
 UNITS = ("tensor", "fma", "special")
 
@@ -243,7 +243,7 @@ def _product(part: Any) -> tuple[str, int]:
 
 
 _ARITHMETIC: dict[Any, Callable[[Any], tuple[str, int]]] = {
-    sympy.Add: lambda part: ("fma", len(part.args) - 1),
+    sympy.Add: lambda part: ("fma", sum(not isinstance(term, empty) for term in part.args) - 1),
     sympy.Mul: _product,
     sympy.Pow: _power,
     sympy.And: lambda part: ("fma", len(part.args) - 1),

@@ -189,6 +189,11 @@ def settled(expr: Any, extremes: Mapping[Any, Any], may_vanish: Callable[[Any], 
     return guarded(expr.xreplace(shifts), {}, may_vanish)
 
 
+def is_shifted(expr: Any) -> bool:
+    """Whether `expr` is an exponential, of e or of a number: what a shift of its exponent rescales."""
+    return isinstance(expr, sympy.exp) or _is_power(expr)
+
+
 def _is_power(expr: Any) -> bool:
     return bool(expr.is_Pow and expr.base.is_number and not expr.exp.is_number)
 

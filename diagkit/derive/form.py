@@ -16,6 +16,7 @@ from diagkit.derive.algebra import NEW, ONE, after, gathered, guarded, is_positi
 from diagkit.derive.partial import COMBINE, Accumulator
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import Sums
+from diagkit.derive.unseen import divided, ended
 from diagkit.term import Axes, Box, Cast, Contract, Index, Map, Reduce, StreamError, arg, value, where
 
 _LARGE = sympy.Float(1e308)
@@ -74,7 +75,7 @@ class Writer:
     def over_wires(self, expr: Any, versions: Versions) -> Any:
         """A formula of values as one over wires in the wanted versions, these being written."""
         extremes = {s: sign for s in expr.free_symbols if versions is not END and (sign := self._extreme(s))}
-        expr = guarded(expr, extremes, self._may_vanish)
+        expr = expr if versions is END else guarded(expr, extremes, self._may_vanish)
         expr = gathered(expr)
         known = [s for s in _symbols(expr, expr.free_symbols) if _bare(s) in self.chain.axes]
         return expr.xreplace({symbol: value(self.wire(symbol, versions)) for symbol in known})
@@ -138,7 +139,8 @@ class Writer:
         """A value that waits, in the version wanted; on a chunk there is the new one only."""
         suffix = "" if self.chain.carries(name) else versions.later if new else versions.before
         made, worth = name + suffix, self.sums.values.get(name)
-        if worth is not None and worth.is_Symbol and made not in self.chain.region.stores:
+        ends = self.sums.divisors.get(getattr(worth, "name", "")) if versions is END else None
+        if worth is not None and worth.is_Symbol and made not in self.chain.region.stores and not ends:
             return self.wire(renewed(worth) if new else worth, versions)
         if made not in self.written:
             self.written.add(made)
@@ -146,9 +148,15 @@ class Writer:
                 self._again(made, self.chain.boxes[name], new, versions)
             else:
                 begun = self._begun(worth, None, Sums.start_of(self.chain.boxes[name]))
+                begun = self._ended(begun, name, ends or ()) if versions is END else begun
                 formula = self.over_wires(self._later(begun) if new else begun, versions)
                 self.hold(made, formula, self.chain.boxes[name].axes)
         return made
+
+    def _ended(self, formula: Any, name: str, divisors: tuple[Any, ...]) -> Any:
+        """What a reduction is worth at the end, every division as the diagram has it."""
+        number = self.sums.number(tuple(self.chain.over(self.chain.boxes[name])))
+        return divided(ended(formula, divisors, number), number, self._may_vanish, self.sums.only_unseen)
 
     def _again(self, made: str, box: Any, new: bool, versions: Versions) -> None:
         """The diagram's own box, reading the versions wanted."""

@@ -12,8 +12,9 @@ from typing import Any
 
 import sympy
 
-from diagkit.derive.algebra import ONE, ZERO, factored, gathered, guarded, is_positive, split_factors, split_terms
+from diagkit.derive.algebra import ONE, ZERO, factored, gathered, is_positive, split_factors, split_terms
 from diagkit.derive.history import AnyTerm, rewrite, take
+from diagkit.derive.unseen import divided, only_unseen
 from diagkit.term import (
     Axes,
     Block,
@@ -25,6 +26,8 @@ from diagkit.term import (
     Term,
     TermError,
     arg,
+    elements,
+    empty,
     flatten,
     names,
     value,
@@ -74,7 +77,8 @@ class Pull:
     """A reduction out of which something can be pulled.
 
     `box` reduces the wire `operand`, which is `outside` combined with `inside`, formulas over wires;
-    `through` are the maps that these formulas replace.
+    `through` are the maps that these formulas replace. It takes `number` elements each; the sums `unseen` are 0 only
+    where nothing was seen.
     """
 
     box: Any
@@ -82,6 +86,8 @@ class Pull:
     outside: Any
     inside: Any
     through: frozenset[str]
+    number: Any
+    unseen: frozenset[Any]
 
 
 def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
@@ -90,7 +96,8 @@ def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
     ``contract(e / z, V)`` becomes ``contract(e, V) / z``: one division at the end instead of one per
     summand. Of all reductions, or of those that make the wires `boxes`. Blocks in which that happens
     are opened. Terms of a sum stay inside: n times the mean of n values, taken off again, cancels.
-    A quotient by what may be an empty sum becomes the guarded one, 0 where the sum is empty.
+    A division by what may be 0 stays what it was: of an empty axis the sum is 0, and what is divided by the sum of
+    exp(s - max s) is 0 where each s is -inf, the sum being that of nothing.
 
     Returns the diagram itself when there is nothing to pull out. Raises StreamError where the region is
     streamed already, TermError for a name that no box makes.
@@ -132,7 +139,8 @@ class _Splitter:
 
     def __init__(self, term: Term, box: Any) -> None:
         self.term, self.box = term, box
-        self.makers = {made.name: made for made in term.flat if isinstance(made, Map)}
+        self.all: dict[str, Any] = {made.name: made for made in term.flat}
+        self.makers = {name: made for name, made in self.all.items() if isinstance(made, Map)}
         self.over = {axis.name for wire in box.inputs for axis in term.wires[wire].axes} - set(names(box.axes))
         self.adds = getattr(box, "op", "sum") != "sum"
         self.through: set[str] = set()
@@ -164,7 +172,19 @@ class _Splitter:
         formula = self.formula(wire)
         if formula == value(wire):
             return None
-        return Pull(self.box, wire, *self.split(formula), frozenset(self.through))
+        number = elements(tuple(axis for axis in self.term.axes.values() if axis.name in self.over))
+        unseen = frozenset(symbol for symbol in _values(formula) if self._only_unseen(symbol.name))
+        return Pull(self.box, wire, *self.split(formula), frozenset(self.through), number, unseen)
+
+    def _only_unseen(self, wire: str) -> bool:
+        """Whether a wire is a sum of exponentials, each less the largest exponent."""
+        box = self.all.get(wire)
+        made = self.makers.get(box.inputs[0]) if isinstance(box, Reduce) and box.op == "sum" else None
+        if made is None:
+            return False
+        extremes = [self.all.get(source) for source in made.inputs]
+        of = {value(e.name): value(e.inputs[0]) for e in extremes if isinstance(e, Reduce) and e.op in ("max", "min")}
+        return only_unseen(made.expr.xreplace({arg(n): value(source) for n, source in enumerate(made.inputs)}), of)
 
 
 def _values(formula: Any) -> list[Any]:
@@ -227,10 +247,14 @@ def _map(term: Term, name: str, formula: Any, axes: Axes | None) -> Any:
 
 
 def _combined(pull: Pull, partial: Any) -> Any:
-    """What was pulled out, with the partial result; a division by what may be an empty sum is guarded."""
+    """What was pulled out, with the partial result."""
     added = getattr(pull.box, "op", "sum") != "sum"
     formula = partial + pull.outside if added else partial * pull.outside
-    return gathered(guarded(formula, {}, lambda below: bool(_values(below)) and not is_positive(below, {})))
+
+    def doubtful(below: Any) -> bool:
+        return bool(_values(below)) and not is_positive(below, {})
+
+    return gathered(divided(formula, pull.number, doubtful, pull.unseen.__contains__))
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -252,4 +276,5 @@ def _read_only(boxes: list[Box], doubtful: frozenset[str], outputs: tuple[str, .
 
 def _equation(pull: Pull) -> tuple[Any, Any]:
     """What the reduction is, in terms of the partial result."""
-    return value(pull.box.name), _combined(pull, value(f"{pull.box.name}.acc"))
+    whole = _combined(pull, value(f"{pull.box.name}.acc"))
+    return value(pull.box.name), whole.replace(empty, lambda count: ZERO)

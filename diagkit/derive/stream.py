@@ -17,6 +17,7 @@ from diagkit.derive.identity import identities, method
 from diagkit.derive.ranked import RANKED
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import LEMMA, Sums
+from diagkit.derive.unseen import bare_shift
 from diagkit.derive.windows import ordered
 from diagkit.term import Box, Label, Region, State, StreamError, StreamForm, Term, names, value
 
@@ -27,9 +28,12 @@ def stream(
     """Run one region in chunks along one axis: ``stream(x="s_x")``, ``stream(x=32)``, ``stream(x=None)``.
 
     The chunk is in elements. `region` names a box of the region where several could stream the axis.
-    What is divided by a sum over the axis is divided once, at the end, and is 0 where that sum is 0.
-    With ``hoist=False`` divisions stay inside the sums: the always-normalised form. With
-    ``lemma=False`` variances are streamed by power sums, which cancel for data with a large mean.
+    What is divided by a sum over the axis is divided once, at the end, and as the diagram divides: ``a / b`` is no
+    number where both are 0, ``quotient(a, b)``, which the blocks use, is 0. Only where each s is -inf a stream gives
+    more than a diagram written out by hand: there exp(s - max s) is no number, and its stream takes -inf for what is
+    not there: sums are 0, what is divided by them too, as in `softmax`; the step's reason says where.
+    With ``hoist=False`` divisions stay inside the sums: the always-normalised form. With ``lemma=False`` variances
+    are streamed by power sums, which cancel for data with a large mean.
     Partial results are those of the chunks seen so far, and may overflow where the whole does not: exp(s - r)
     stays in range where r is the maximum of s, and not where r is a sum or mean that later chunks raise.
     The result carries a `StreamForm`: state, step, tail, merge, and the equations used. With `level` 2 and
@@ -57,7 +61,7 @@ def stream(
     form = first_form(term, axis, region, hoist, lemma)
     others = {name: flag for name, flag, usual in (("hoist", hoist, True), ("lemma", lemma, True)) if flag != usual}
     named = {**others, **({} if region is None else {"region": region}), **tiles}
-    step = relabel(term, "stream", _reason(form), named=named, identity=form.identity)
+    step = relabel(term, "stream", _reason(term, form), named=named, identity=form.identity)
     labels = tuple(one for one in term.labels if one.order != label.order)
     return take(term, {"labels": (*labels, label), "forms": (*term.forms, form)}, step)
 
@@ -277,8 +281,11 @@ _WHY = {
 }
 
 
-def _reason(form: StreamForm) -> str:
+def _reason(term: Term, form: StreamForm) -> str:
     carried = ", ".join(state.name for state in form.state)
     rescaled = any(box.name.endswith(".factor") for box in form.step)
     why = _WHY["plain"] + _WAITS if form.method == "hoisted" and not rescaled else _WHY[form.method]
-    return f"carried from chunk to chunk of {form.axis}: {carried}; {why}"
+    region = next(region for region in term.regions if region.boxes == form.region)
+    bare = bare_shift({box.name: box for box in term.primitives(region)}, form.axis)
+    more = "" if bare is None else f"; where all that enters {bare!r} is -inf, nothing counts and sums are 0, not nan"
+    return f"carried from chunk to chunk of {form.axis}: {carried}; {why}{more}"

@@ -40,6 +40,7 @@ from diagkit.derive.attained import ATTAINED, attained
 from diagkit.derive.partial import STARTS, Accumulator, Centre, op_of
 from diagkit.derive.ranked import RANKED, ranked
 from diagkit.derive.sort import Sorted, halves
+from diagkit.derive.unseen import only_unseen
 from diagkit.term import Axes, Contract, StreamError, names, plain, quotient, value
 
 LEMMA = "lemma: centred sums (Welford, Chan)"
@@ -57,6 +58,7 @@ class Sums:
         self.deviations: dict[str, Any] = {}
         self.summand: dict[Any, Any] = {}
         self.methods: dict[str, str] = {}
+        self.divisors: dict[str, tuple[Any, ...]] = {}
         self.over: frozenset[str] = frozenset()
         for name in list(chain.reductions):
             self._reduction(name)
@@ -137,9 +139,12 @@ class Sums:
             return False
         outside = product(factor for factor, _ in split)
         cores = tuple(core for _, core in split)
-        summed = self._partial(name if outside == 1 else f"{name}.acc", box, cores, box.inputs, ratio)
+        divisors = self._divisors(product(cores))
+        summed = self._partial(f"{name}.acc" if divisors or outside != 1 else name, box, cores, box.inputs, ratio)
         if summed is None:
             return False
+        if divisors and summed.is_Symbol:
+            self.divisors[summed.name] = divisors
         self._worth(name, outside * summed)
         self.methods[name] = self._means(formulas, inside, waiting)
         return True
@@ -161,6 +166,20 @@ class Sums:
             )
 
         return correction(product(cores), inside, waiting, sound)
+
+    def _divisors(self, core: Any) -> tuple[Any, ...]:
+        """What `core` is divided by while that still changes, and may be 0 at the end though something was seen."""
+        waiting = self.chain.waiting
+        below = [part.base for part in core.atoms(sympy.Pow) if part.exp.is_number and part.exp.is_negative]
+        doubtful = [b for b in below if b.free_symbols & waiting and not is_positive(b, self.summand)]
+        return tuple(sorted((b for b in doubtful if not self.only_unseen(b)), key=sympy.default_sort_key))
+
+    def only_unseen(self, below: Any) -> bool:
+        """Whether this is a sum that is 0 only where nothing was seen."""
+        known = self.by_name()
+        one = known.get(str(getattr(below, "name", "")))
+        extremes = {value(n): other.operands[0] for n, other in known.items() if other.op in ("max", "min")}
+        return one is not None and only_unseen(product(one.operands), extremes)
 
     def _worth(self, name: str, worth: Any) -> None:
         """Say what a reduction is, in terms of what is carried; one that is carried already is that one."""
@@ -217,7 +236,7 @@ class Sums:
     def _over_deviations(self, polynomial: Any, hidden: dict[Any, Any], total: Any) -> Any | None:
         """The polynomial with total = number * (a - deviation), where it holds the mean of an `a`."""
         sums = self.by_name()[total.name]
-        number = self._number(sums.over)
+        number = self.number(sums.over)
         inverses = [symbol for symbol, part in hidden.items() if part in (quotient(ONE, number), 1 / number)]
         inverse = next(iter(inverses), 1 / number if number.is_Integer and number > 0 else None)
         if inverse is None or sums.op != "sum" or len(sums.operands) != 1 or sums.carry != total:
@@ -227,7 +246,7 @@ class Sums:
         cancelled = not written.has(total) and not (inverse.is_Symbol and written.has(1 / inverse))
         return written if cancelled else None
 
-    def _number(self, over: tuple[str, ...]) -> Any:
+    def number(self, over: tuple[str, ...]) -> Any:
         """How many elements are summed."""
         return product(self.chain.term.axis(name).size for name in over)
 
@@ -253,13 +272,13 @@ class Sums:
 
     def _seen(self, over: tuple[str, ...]) -> Any:
         """How many elements have been summed so far."""
-        return self._count() * self._number(tuple(axis for axis in over if axis != self.chain.axis))
+        return self._count() * self.number(tuple(axis for axis in over if axis != self.chain.axis))
 
     def _moment(self, name: str, box: Any, cores: tuple[Any, ...]) -> Any | None:
         """The sum of a product of summed factors, as a formula of what is carried; None where unlawful."""
         kept = [(core, source) for core, source in zip(cores, box.inputs, strict=True) if core != 1]
         if not kept:
-            return self._number(tuple(self.over))
+            return self.number(tuple(self.over))
         cores, sources = tuple(core for core, _ in kept), tuple(source for _, source in kept)
         if self._cancels(product(cores)):
             return ZERO
@@ -351,7 +370,7 @@ class Sums:
             name = self._named(name, box, cores)
             self._add(name, box, cores, sources, ratio * value(name))
             known = value(name)
-        return known * self._number(tuple(sorted(self.over - summed)))
+        return known * self.number(tuple(sorted(self.over - summed)))
 
     def _add(self, name: str, box: Any, cores: Any, sources: Any, carry: Any, sure: bool = False) -> Any:
         """Carry one more thing, unless it is carried already; the value that carries it."""

@@ -11,7 +11,7 @@ import sympy
 
 from diagkit.draw.fonts import ELLIPSIS, SERIF, clean, fit, letters, width
 from diagkit.draw.scene import Run, Runs, runs_width
-from diagkit.term import FORMATS, finite, quotient, where
+from diagkit.term import FORMATS, empty, finite, quotient, where
 
 THIN = "\u2009"
 TIMES = "\u2009·\u2009"
@@ -283,6 +283,7 @@ _CASES: dict[Any, tuple[Any, Callable[[_Formula, Any], Runs]]] = {
     sympy.Min: (9, _call("min", ordered=False)),
     finite: (9, lambda f, expr: f.set(expr.args[0], 9)),
     quotient: (2, lambda f, expr: f.set(expr.args[0], 2) + roman("/") + f.set(expr.args[1], 3)),
+    empty: (9, lambda f, expr: roman("[") + f.set(expr.args[0], 1) + roman(" = 0]")),
     where: (0, _choice),
     sympy.Eq: (0, _between("=")),
     sympy.Ne: (0, _between("≠")),

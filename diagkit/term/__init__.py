@@ -44,6 +44,7 @@ from diagkit.term.sizes import check_sizes as check_sizes
 from diagkit.term.sizes import check_whole as check_whole
 from diagkit.term.sizes import memory_bytes as memory_bytes
 from diagkit.term.symbols import Expr, apply, arg, coordinate, exact, plain, size, text, value
+from diagkit.term.symbols import empty as empty
 from diagkit.term.symbols import finite as finite
 from diagkit.term.symbols import quotient as quotient
 from diagkit.term.symbols import where as where

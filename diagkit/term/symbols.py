@@ -156,6 +156,29 @@ def never_negative(expr: Any) -> bool:
     return expr.is_nonnegative is True or sympy.expand(expr.xreplace(more)).is_nonnegative is True
 
 
+class empty(sympy.Function):
+    """Whether there is nothing: 1 where a number of elements is 0, else 0. A constant once sizes are known.
+
+    >>> empty(sympy.Integer(0)), empty(sympy.Integer(7)), empty(size("x"))
+    (1, 0, [x = 0])
+    """
+
+    nargs = 1
+    is_extended_real = True
+    is_nonnegative = True
+
+    @classmethod
+    def eval(cls, count: Any) -> Any:
+        """What sympy may put in its place, or None."""
+        return sympy.Integer(count == 0) if count.is_number else None
+
+    def _sympystr(self, printer: Any) -> str:
+        return f"[{printer._print(self.args[0])} = 0]"
+
+    def _latex(self, printer: Any, exp: Any = None) -> str:
+        return f"[{printer._print(self.args[0])} = 0]"
+
+
 def plain(expr: Any) -> Any:
     """`expr` for algebra: `finite` is what it wraps and `quotient` is a division.
 
@@ -208,6 +231,8 @@ def _exact_float(value: float) -> Any:
 class _Text(StrPrinter):
     """sympy text that evaluates back: symbols by constructor, fractions exact."""
 
+    printmethod = ""  # not as people read it
+
     def _print_Symbol(self, symbol: Any) -> str:
         if re.fullmatch(r"a\d+", symbol.name) and not symbol.is_integer:
             return f"arg({int(symbol.name[1:])})"
@@ -244,7 +269,7 @@ class _Text(StrPrinter):
 
     def _print_Function(self, call: Any) -> str:
         parts = ", ".join(self._print(part) for part in call.args)
-        own = call.func in (finite, quotient, where)
+        own = call.func in (empty, finite, quotient, where)
         return f"{call.func.__name__}({parts})" if own else f"apply({call.func.__name__!r}, {parts})"
 
     _print_ExpBase = _print_Max = _print_Min = _print_Abs = _print_And = _print_Or = _print_Not = _print_Function
