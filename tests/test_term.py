@@ -268,3 +268,7 @@ def test_a_name_reaches_sizes_only():
     assert mixed.subs(arg(0), 5) == size("a0") + coordinate("a0") + 5
     assert mixed.subs(coordinate("a0"), 5) == size("a0") + arg(0) + 5
     assert mixed.subs("a0", 5) == arg(0) + coordinate("a0") + 5
+
+
+def test_sizes_and_values_stand_in_the_order_of_their_names():
+    assert str(diagkit.term.value("a") * size("b") * diagkit.term.value("c")) == "a*b*c"

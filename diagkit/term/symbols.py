@@ -32,6 +32,11 @@ class Size(sympy.Symbol):
 
     __slots__ = ()
 
+    @classmethod
+    def class_key(cls) -> Any:
+        """Sizes stand among other symbols by their names alone, in every formula that is shown."""
+        return sympy.Symbol.class_key()
+
     def _eval_subs(self, old: Any, new: Any) -> Any:
         """`new` in place of a symbol of this name of which nothing else is known; None leaves it to sympy."""
         plain = type(old) is sympy.Symbol and old.name == self.name
