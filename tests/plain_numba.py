@@ -39,7 +39,7 @@ def run(program, arrays, workers=2, counted=True):
                 module[entry.function](worker, workers, *given, *numbers)
         for slot, count in zip(slots, counts.sum(axis=1), strict=True):
             levels = (0, 1) if isinstance(slot, Load) else (1, 0)
-            key = (slot.wire, *levels, slot.traffic)
+            key = (slot.array, *levels, slot.traffic)
             moved[key] = moved.get(key, 0) + int(count)
     slow.unpack()
     return close_arrays(engine, program.term, {name: memory[name] for name in program.term.outputs}), moved

@@ -8,8 +8,8 @@ from view_cases import x
 
 import diagkit as dk
 from diagkit.bench.count import count
-from diagkit.program import lower
 from diagkit.term import FormatError, coordinate
+from diagkit.term import coordinate as at
 
 ENGINES = ("numba", "triton")
 DECODING = {"k": 2, "r": 2, "q": 1, "d": 16, "s_x": 16}
@@ -62,12 +62,19 @@ def test_each_view(engine, name):
     agrees(made, engine, cases.numbers(made, x=11), open_=(), **({"x": 11} if "x" in made.open_sizes else {}))
 
 
-def test_blocks_that_triton_cannot_spread_are_refused_by_name():
+@pytest.mark.parametrize(("width", "tile", "length"), [(12, 24, 50), (12, 12, 37), (12, 4, 31), (48, 144, 200)])
+def test_blocks_whose_width_is_no_power_of_two(width, tile, length):
+    """Triton looks their values up: tiles of several, of one, within one; a short last block."""
     pytest.importorskip("triton", reason="no wheel for this system")
-    with pytest.raises(FormatError, match="'Ks' has one for each 12 positions of 'x'") as refused:
-        _ = cases.scaled(12).kernel("triton", **CODES | {"s_x": 24}).source
-    assert refused.value.axis == "x" and "a power of two" in refused.value.remedy
-    assert lower(cases.scaled(12), s_x=24).kernels
+    made = cases.scaled(width)
+    agrees(made, "triton", **CODES | {"s_x": tile}, x=length)
+    assert ("tl.gather(" in made.kernel("triton", **CODES | {"s_x": tile}).source.text) == (tile > width)
+
+
+def test_blocks_of_any_width_compile_for_a_gpu():
+    pytest.importorskip("triton", reason="no wheel for this system")
+    found = cases.scaled(48).kernel("triton", q=256, x=256, d=32, e=32, g_q=32, s_x=96).inspect("sm_80")
+    assert found.verdict("shared memory fits").passed
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -111,3 +118,37 @@ def test_windows_of_int4_codes_are_refused_by_triton_by_name():
     with pytest.raises(FormatError, match="no windows of int4 codes, as 'windows' has them"):
         _ = made.kernel("triton", p=16, g_p=8).source
     agrees(made, "numba", {"X": np.arange(16, dtype=np.int8) % 8}, open_=(), p=16, g_p=8)
+
+
+D, H, E = dk.axis("d", 16), dk.axis("h", 2), dk.axis("e", 8)
+SEEN = {
+    "transposed": ((D, x), {"d": at("d")}, "d"),
+    "heads": ((H, x, E), {"d": 8 * at("h") + at("e")}, "e"),
+    "heads last": ((x, E, H), {"d": 8 * at("h") + at("e")}, "e"),
+    "moved on by 2": ((x, D), {"d": at("d") + 2}, "d"),
+    "backwards by 4": ((x, D), {"d": at("d") - 4}, "d"),
+}
+"""Views of int4 codes (x, d) whose last axis moves: the axes of the view, where it reads, what is summed."""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", SEEN)
+def test_int4_codes_whose_last_axis_moves(engine, name):
+    made = seen(*SEEN[name])
+    codes = np.random.default_rng(0).integers(-8, 8, (37, 16), np.int8)
+    agrees(made, engine, {"K": codes}, open_=("x",), x=37)
+
+
+def seen(over, reads, summed):
+    codes = dk.view(dk.array("K", x, D, dtype="int4"), {"x": at("x"), **reads}, over, name="T")
+    return dk.Diagram(dk.total(codes * 2.0, summed, name="Y"), name="codes").fuse().group(x=16)
+
+
+@pytest.mark.parametrize("read", [at("d") + 1, 2 * at("e")], ids=["an odd shift", "every other"])
+def test_views_that_split_bytes_are_refused_by_name_and_run_in_numba(read):
+    pytest.importorskip("triton", reason="no wheel for this system")
+    made = seen((x, D if read.has(at("d")) else E), {"d": read}, "d" if read.has(at("d")) else "e")
+    with pytest.raises(FormatError, match="of 'K' two by two, and 'T' does not; read whole bytes") as refused:
+        _ = made.kernel("triton").source
+    assert "numba" in refused.value.remedy
+    agrees(made, "numba", {"K": np.arange(-8, 8, dtype=np.int8)[None]}, open_=("x",), x=1)

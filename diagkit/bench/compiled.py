@@ -29,6 +29,7 @@ TYPES: dict[str, str] = {
     "bf16": "bf16",
     "fp8e4m3": "fp8e4nv",
     "fp8e5m2": "fp8e5",
+    "fp8e8m0": "u8",
     "int64": "i64",
     "int32": "i32",
     "int8": "i8",

@@ -164,6 +164,8 @@ def random_tensors(program: Program, sizes: Mapping[str, int], seed: int = 0) ->
             most = _CODES.get(array.dtype)
             low, high = (-most, most + 1) if most else (0, largest_number(program.term, array, sizes))
             found[array.name] = torch.randint(low, high, shape, device=place, generator=random, dtype=dtype)
+        elif array.dtype == "fp8e8m0":
+            found[array.name] = torch.exp2(torch.randint(-4, 5, shape, device=place, generator=random).float())
         else:
             found[array.name] = torch.randn(shape, device=place, generator=random).to(dtype)
     return found

@@ -40,6 +40,8 @@ def _random(array: Array, sizes: Mapping[str, int], generator: np.random.Generat
     shape = tuple(sizes[axis.name] for axis in array.axes)
     if array.dtype == "bool":
         return generator.random(shape) < 0.75
+    if array.dtype == "fp8e8m0":
+        return np.exp2(generator.integers(-4, 5, shape)).astype(numpy_dtype(array.dtype))
     if array.dtype.startswith("int"):
         low, high = {"int8": (-127, 128), "int4": (-7, 8)}.get(array.dtype, (0, largest))
         return generator.integers(low, high, shape).astype(numpy_dtype(array.dtype))

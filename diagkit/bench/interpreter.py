@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from diagkit.bench.instrument import Meter, instrument
-from diagkit.bench.messages import TORCH, Reply, Request, Tensor, receive, saturated, send
+from diagkit.bench.messages import Reply, Request, Tensor, receive, send, stored
 
 
 def place(tensor: Tensor) -> Any:
@@ -23,13 +23,12 @@ def place(tensor: Tensor) -> Any:
     import torch
 
     shape = tensor.values.shape
-    dtype = getattr(torch, TORCH[tensor.dtype])
-    values = saturated(torch.from_numpy(np.asarray(tensor.values, order="C")), tensor.dtype).to(dtype)
+    values = stored(torch.from_numpy(np.asarray(tensor.values, order="C")), tensor.dtype)
     if values.numel() == 0:
         return values
     reach = 1 + sum((n - 1) * step for n, step in zip(shape, tensor.strides, strict=True))
     # numpy's zeros take no memory until they are touched: a stride past 2^31 costs only what it reaches
-    store = torch.from_numpy(np.zeros(reach * values.element_size(), np.uint8)).view(dtype)
+    store = torch.from_numpy(np.zeros(reach * values.element_size(), np.uint8)).view(values.dtype)
     at = np.zeros(shape, np.int64)
     for axis, step in enumerate(tensor.strides):
         at += (np.arange(shape[axis]) * step).reshape([-1 if i == axis else 1 for i in range(len(shape))])

@@ -130,7 +130,7 @@ _EVEN = "two int4 codes share a byte along the last axis: make it even, or put a
 
 def check_pairs(program: Program, sizes: Mapping[str, int]) -> None:
     """Refuse an int4 array in slow memory whose last axis does not fill whole bytes."""
-    moved = {s.wire: s for kernel in program.kernels for s in kernel.statements if isinstance(s, Load | Store)}
+    moved = {s.array: s for kernel in program.kernels for s in kernel.statements if isinstance(s, Load | Store)}
     for name in (name for name, move in moved.items() if move.dtype == "int4"):
         axes = program.term.wires[name].axes
         if not axes or sizes[axes[-1].name] % 2:

@@ -92,18 +92,32 @@ TORCH: dict[str, str] = {
     "bf16": "bfloat16",
     "fp8e4m3": "float8_e4m3fn",
     "fp8e5m2": "float8_e5m2",
+    "fp8e8m0": "uint8",
     "int64": "int64",
     "int32": "int32",
     "int8": "int8",
     "int4": "int8",
     "bool": "bool",
 }
-"""torch's type for each number format."""
+"""torch's type for each number format, as kernels read it: powers of two are the bytes of their exponents."""
 
 LARGEST: dict[str, float] = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
 """Formats that saturate, and where."""
+POWERS = (2.0**-127, 2.0**127)
+"""The ends of fp8e8m0, whose numbers are powers of two; half way between two is the larger."""
 
 
 def saturated(tensor: Any, dtype: str) -> Any:
     """A torch tensor clamped to what an fp8 format can hold: torch's own cast gives NaN beyond."""
     return tensor.float().clamp(-LARGEST[dtype], LARGEST[dtype]) if dtype in LARGEST else tensor
+
+
+def stored(tensor: Any, dtype: str) -> Any:
+    """A torch tensor in a number format as kernels read it."""
+    import torch
+
+    if dtype == "fp8e8m0":
+        bits = tensor.float().clamp(*POWERS).contiguous().view(torch.int32)
+        codes = ((bits + 0x400000) >> 23).masked_fill(bits < 0x600000, 0)
+        return codes.masked_fill(tensor.isnan(), 255).to(torch.uint8)
+    return saturated(tensor, dtype).to(getattr(torch, TORCH[dtype]))

@@ -18,7 +18,7 @@ import numpy as np
 
 from diagkit.bench.architectures import check_formats, check_shared, nearest
 from diagkit.bench.launch import Key, Launch, packed, pairs, unpacked
-from diagkit.bench.messages import TORCH, Request, Tensor, saturated
+from diagkit.bench.messages import TORCH, Request, Tensor, stored
 from diagkit.bench.resources import check_needs
 from diagkit.bench.worker import Worker, interpreter
 from diagkit.codegen import Entry, Source, source
@@ -154,7 +154,7 @@ class _Interpreted:
             request = Request(path, entry.function, tuple(tensors), len(entry.stores), tuple(numbers), shape)
             reply = self.worker.run(request, self.timeout_s)
             for wire, value in zip(entry.stores, reply.outputs, strict=True):
-                self.memory[wire][...] = unpacked(value) if kernel.wire[wire].dtype == "int4" else value
+                self.memory[wire][...] = fetched(value, kernel.wire[wire].dtype)
             self._count(kernel, entry, reply.moved)
 
         return call
@@ -171,10 +171,10 @@ class _Interpreted:
 
     def _count(self, kernel: Kernel, entry: Entry, moved: tuple[tuple[int, int], ...]) -> None:
         traffic = {s.array: s.traffic for s in kernel.statements if isinstance(s, Load | Store)}
-        for wire, (loaded, stored) in zip((*entry.loads, *entry.stores), moved, strict=True):
+        for wire, (loaded, kept) in zip((*entry.loads, *entry.stores), moved, strict=True):
             key = (wire, 0, 1, traffic[wire]) if wire in entry.loads else (wire, 1, 0, traffic[wire])
             each = 2 if kernel.arrays[wire].dtype == "int4" else 1
-            self.moved[key] = self.moved.get(key, 0) + each * (loaded + stored)
+            self.moved[key] = self.moved.get(key, 0) + each * (loaded + kept)
 
 
 @dataclass
@@ -201,8 +201,8 @@ class _Gpu:
         import torch
 
         torch.cuda.synchronize()
-        for wire, two in self.bytes.items():
-            self.memory[wire].copy_(torch.from_numpy(unpacked(two.cpu().numpy())))
+        for wire, found in self.bytes.items():
+            self.memory[wire].copy_(torch.from_numpy(fetched(found.cpu().numpy(), self.program.term.wires[wire].dtype)))
 
     def take(self, name: str, value: Any) -> Any:
         """The array on the GPU, in the format of its wire, strides kept where there is nothing to convert."""
@@ -215,7 +215,7 @@ class _Gpu:
         if isinstance(value, np.ndarray):
             negative = min(value.strides, default=0) < 0
             value = torch.from_numpy(value.copy(order="C") if negative else value)
-        return saturated(value.to(DEVICE), wire.dtype).to(getattr(torch, TORCH[wire.dtype]))
+        return stored(value.to(DEVICE), wire.dtype)
 
     def bind(self, text: Source, kernel: Kernel) -> Callable[[], None]:
         """What launches one kernel."""
@@ -223,11 +223,14 @@ class _Gpu:
 
         entry = text.entry(kernel.name)
         for wire in entry.stores:
-            shape, dtype = _shape(kernel, wire, self.sizes), getattr(torch, TORCH[kernel.wire[wire].dtype])
-            self.memory[wire] = torch.empty(shape, dtype=dtype, device=DEVICE)
-            if kernel.wire[wire].dtype == "int4":
+            shape, dtype = _shape(kernel, wire, self.sizes), kernel.wire[wire].dtype
+            numbers = torch.float32 if dtype == "fp8e8m0" else getattr(torch, TORCH[dtype])
+            self.memory[wire] = torch.empty(shape, dtype=numbers, device=DEVICE)
+            if dtype == "int4":
                 half = (*shape[:-1], shape[-1] // 2)
                 self.bytes[wire] = torch.full(half, -120, dtype=torch.int8, device=DEVICE)
+            if dtype == "fp8e8m0":
+                self.bytes[wire] = torch.full(shape, 255, dtype=torch.uint8, device=DEVICE)
         tensors = [self.bytes.get(wire, self.memory[wire]) for wire in (*entry.loads, *entry.stores)]
         numbers = parameters(entry, kernel, self.sizes, [tuple(tensor.stride()) for tensor in tensors])
         function, shape = getattr(_module(text), entry.function), grid(kernel, self.sizes)
@@ -255,6 +258,20 @@ def parameters(entry: Entry, kernel: Kernel, sizes: Mapping[str, int], steps: li
             _, wire, axis = rest
             found.append(int(by_wire[wire][names(kernel.arrays[wire].axes).index(axis)]))
     return found
+
+
+def fetched(values: Any, dtype: str) -> Any:
+    """The numbers of an array that a kernel stored, as numpy has them: codes out of their bytes, powers of two
+    out of their exponents.
+
+    >>> import numpy as np
+    >>> fetched(np.array([126, 127, 130, 255], np.uint8), "fp8e8m0").tolist()
+    [0.5, 1.0, 8.0, nan]
+    """
+    if dtype == "fp8e8m0":
+        powers = np.ldexp(np.float32(1), np.minimum(values, 254).astype(int) - 127)
+        return np.where(values == 255, np.float32(np.nan), powers)
+    return unpacked(values) if dtype == "int4" else values
 
 
 def _shape(kernel: Kernel, wire: str, sizes: Mapping[str, int]) -> tuple[int, ...]:

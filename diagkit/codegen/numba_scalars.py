@@ -129,6 +129,16 @@ def nearest(v, lowest, largest):
     return np.int8(v if v < number(largest) else number(largest))
 '''
 
+_POWER_OF_TWO = '''
+@njit(**EXACT)
+def power_of_two(v):
+    """The nearest of the powers 2 to the -127 up to 127, half way the larger; NaN stays NaN."""
+    if v != v:
+        return v
+    part, exponent = math.frexp(min(max(v, number(2.0**-127)), number(2.0**127)))
+    return number(math.ldexp(1.0, exponent - 1 if part < 0.75 else exponent))
+'''
+
 _LOWER = '''
 @njit(**EXACT)
 def lower(pair):
@@ -158,6 +168,7 @@ ROUNDING: dict[str, str] = {
     "bf16": "rounded({0}, 8, -133, 3.3895313892515355e38, np.inf)",
     "fp8e4m3": "rounded({0}, 4, -9, 448.0, 448.0)",
     "fp8e5m2": "rounded({0}, 3, -16, 57344.0, 57344.0)",
+    "fp8e8m0": "power_of_two({0})",
     "int8": "nearest({0}, -128, 127)",
     "int4": "nearest({0}, -8, 7)",
 }
@@ -175,6 +186,7 @@ def prelude(number: str, used: str) -> list[str]:
         "quotient": _QUOTIENT,
         "rounded": _ROUNDED,
         "nearest": _NEAREST,
+        "power_of_two": _POWER_OF_TWO,
         "lower": _LOWER,
         "upper": _UPPER,
         "paired": _PAIRED,
@@ -191,7 +203,7 @@ def _lines(texts: Iterable[str]) -> Iterable[str]:
 
 RESERVED = (
     "np", "math", "njit", "number", "EXACT", "FAST", "KERNEL", "exp", "order", "ordered", "larger", "smaller", "finite",
-    "quotient", "rounded", "nearest", "lower", "upper", "paired",
+    "quotient", "rounded", "nearest", "power_of_two", "lower", "upper", "paired",
     "worker", "workers", "turn", "group", "moved", "count", "EACH",
 )  # fmt: skip
 """Names that the generated text uses itself."""

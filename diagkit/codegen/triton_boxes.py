@@ -18,7 +18,8 @@ from diagkit.codegen.numbers import nonnegative, with_numbers, without
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.triton_frame import Frame
 from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, TRITON, WHOLE
-from diagkit.term import Box, Cast, Contract, FormatError, Index, Map, Reduce, View, arg, coordinate, size
+from diagkit.codegen.triton_views import view
+from diagkit.term import Box, Cast, Contract, Index, Map, Reduce, View, arg, size
 from diagkit.term import names as names_of
 
 LOG2_E = sympy.Float("1.4426950408889634", 17)
@@ -186,9 +187,9 @@ def dot_format(frame: Frame, box: Box) -> str:
     """The format in which a product's sides are multiplied: that of both wires, else the wider 16-bit one,
     else fp32 in full precision."""
     kinds = {frame.kernel.wire[wire].dtype.replace("int4", "int8") for wire in box.inputs}
-    if len(kinds) == 1 and not kinds & {"bool", "int32", "int64"}:
+    if len(kinds) == 1 and not kinds & {"bool", "int32", "int64", "fp8e8m0"}:
         return kinds.pop()
-    wide = kinds - {"fp8e4m3", "fp8e5m2", "int8", "bool"}
+    wide = kinds - {"fp8e4m3", "fp8e5m2", "fp8e8m0", "int8", "bool"}
     return wide.pop() if len(wide) == 1 and wide <= {"fp16", "bf16"} else "fp32"
 
 
@@ -229,11 +230,14 @@ def _index(frame: Frame, box: Box) -> Made:
 
 
 def _cast(frame: Frame, box: Any) -> Made:
-    """Rounded to the format, and kept in it; fp8 and short whole numbers saturate by an explicit clamp."""
+    """Rounded to the format, and kept in it; fp8 and short whole numbers saturate by an explicit clamp;
+    powers of two are held in fp32."""
     (wire,) = box.inputs
     order = frame.order[wire]
     if box.dtype in ("fp32", "tf32"):
         return Made(_fp32(number(frame, wire, order)), order)
+    if box.dtype == "fp8e8m0":
+        return Made(f"power_of_two({_fp32(number(frame, wire, order))})", order)
     text = _fp32(number(frame, wire, order)) if box.dtype in WHOLE else str(number(frame, wire, order))
     clamp = "at_most" if wire in frame.positive else "clamp"
     text = f"{clamp}({text}, {LARGEST[box.dtype]})" if box.dtype in LARGEST else text
@@ -242,25 +246,10 @@ def _cast(frame: Frame, box: Any) -> Made:
     return Made(f"{text}.to({ELEMENT[box.dtype]})", order, held)
 
 
-def _view(frame: Frame, box: Any) -> Made:
-    """Axes under other names or in another order; other views are gathers, which blocks cannot do."""
-    (wire,) = box.inputs
-    names_at = {coordinate(axis.name): axis.name for axis in box.axes}
-    if sorted(map(str, box.coordinates)) != sorted(map(str, names_at)):
-        raise FormatError(
-            f"Triton kernels cannot gather the view {box.name!r}",
-            box=box.name,
-            remedy="run this diagram with numba, or make the view before the kernel",
-        )
-    before = names_of(frame.kernel.wire[wire].axes)
-    renamed = {axis: names_at[read] for axis, read in zip(before, box.coordinates, strict=True)}
-    return Made(frame.variable(wire), tuple(renamed[axis] for axis in frame.order[wire]), frame.held[wire])
-
-
 _CASES: dict[type[Box], Callable[[Frame, Any], Made]] = {
     Reduce: _reduce,
     Contract: _contract,
     Index: _index,
     Cast: _cast,
-    View: _view,
+    View: lambda frame, box: Made(*view(frame, box)),
 }

@@ -107,7 +107,7 @@ class Frame:
     @cached_property
     def block(self) -> dict[str, int]:
         """The block of each axis: a power of two, at least what matrix instructions take."""
-        blocks = {name: _power_of_two(self.tile(name)) for name in self.spans if not single(self.kernel, name)}
+        blocks = {name: power_of_two(self.tile(name)) for name in self.spans if not single(self.kernel, name)}
         boxes = {s.box.name: s.box for s in self.kernel.statements if isinstance(s, Compute)}
         for name, product in self.products.items():
             box = boxes[name]
@@ -247,5 +247,6 @@ class Frame:
         return text if text.isdigit() or text in values.values() else f"max({text}, 0)"
 
 
-def _power_of_two(number: int) -> int:
+def power_of_two(number: int) -> int:
+    """The least power of two that is no smaller."""
     return 1 << max(number - 1, 0).bit_length()

@@ -90,6 +90,25 @@ _FUNCTIONS = {
         "    low, high = tl.split(codes)",
         "    return (low & 15) | (high << 4)",
     ),
+    "powers": (
+        "def powers(codes):",
+        '    """The powers of two that bytes stand for: 2 to the (byte - 127), and NaN for 255."""',
+        "    bits = codes.to(tl.int32) << 23",
+        "    bits = tl.where(codes == 0, 0x400000, tl.where(codes == 255, 0x7FC00000, bits))",
+        "    return bits.to(tl.float32, bitcast=True)",
+    ),
+    "power_of_two": (
+        "def power_of_two(v):",
+        '    """The nearest of the powers 2 to the -127 up to 127, half way the larger; NaN stays NaN."""',
+        "    return powers(power_codes(v))",
+    ),
+    "power_codes": (
+        "def power_codes(v):",
+        '    """The bytes of the nearest powers of two: a fraction of a half or more carries into the exponent."""',
+        "    bits = v.to(tl.int32, bitcast=True)",
+        "    codes = tl.where(bits < 0x600000, 0, tl.minimum((bits + 0x400000) >> 23, 254))",
+        "    return tl.where(v == v, codes, 255).to(tl.uint8)",
+    ),
     "power": (
         "def power(a, b):",
         '    """a to the b: of a negative a only for whole b, else NaN."""',
@@ -118,13 +137,14 @@ ELEMENT: dict[str, str] = {
     "bf16": "tl.bfloat16",
     "fp8e4m3": "tl.float8e4nv",
     "fp8e5m2": "tl.float8e5",
+    "fp8e8m0": "tl.float32",
     "int64": "tl.int64",
     "int32": "tl.int32",
     "int8": "tl.int8",
     "int4": "tl.int8",
     "bool": "tl.int1",
 }
-"""Triton's type for each number format that its kernels hold."""
+"""Triton's type for each number format that its kernels hold; powers of two are bytes in slow memory alone."""
 
 LARGEST: dict[str, float] = {"fp8e4m3": 448.0, "fp8e5m2": 57344.0}
 """Formats that saturate, and where: Triton's own cast does not everywhere."""
@@ -139,7 +159,13 @@ RESERVED = ("tl", "triton", "group", "times", *_FUNCTIONS)
 def prelude(used: str) -> list[str]:
     """The functions that the text `used` calls, as lines."""
     lines: list[str] = []
+    wanted = {name for name in _FUNCTIONS if _calls(used, name)}
+    wanted |= {inner for name in wanted for inner in _FUNCTIONS if _calls("\n".join(_FUNCTIONS[name][1:]), inner)}
     for name, body in _FUNCTIONS.items():
-        if re.search(rf"(?<![\w.]){name}\(", used):
+        if name in wanted:
             lines += ["", "", "@triton.jit", *body]
     return lines
+
+
+def _calls(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){name}\(", text) is not None

@@ -19,7 +19,7 @@ from diagkit.codegen.triton_boxes import made
 from diagkit.codegen.triton_frame import Frame
 from diagkit.codegen.triton_loop import Parts, Statements, chunks, merged, quotient
 from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, prelude
-from diagkit.codegen.triton_through import Through
+from diagkit.codegen.triton_through import WHOLE_NUMBERS, Through, read
 from diagkit.codegen.writer import Writer
 from diagkit.program import Compute, For, Free, Init, Load, Program, Statement, Store, Update
 from diagkit.term import FORMATS, FormatError, Index
@@ -213,18 +213,17 @@ class _Kernel:
         """Read a tile; lanes that do not exist are filled with 0."""
         frame, wire = self.frame, statement.wire
         dtype, order = self.kernel.wire[wire].dtype, frame.along(wire)
-        mask = self._mask(wire)
-        whole_number = dtype == "bool" or dtype.startswith("int")
-        guard = f", mask={mask}, other={'0' if whole_number else '0.0'}" if mask else ""
+        nothing = "0" if dtype in WHOLE_NUMBERS else "0.0"
         test = " != 0" if dtype == "bool" else ""
-        held = {"fp32": "float", "tf32": "float", "int32": "int", "int64": "int", "int4": "int8"}.get(dtype, dtype)
-        frame.order[wire], frame.held[wire] = order, held
+        frame.order[wire], frame.held[wire] = order, _HELD.get(dtype, dtype)
         frame.zeroed.add(wire)
         if statement.through is not None:
-            text = Through(frame, statement, statement.through).text("0" if whole_number else "0.0")
+            text = Through(frame, statement, statement.through).text(nothing)
             return [Line(f"{frame.name[wire]} = {f'({text}{test})' if test else text}", wire)]
+        mask = self._mask(wire)
+        guard = f", mask={mask}, other={nothing}" if mask else ""
         text = f"tl.load({self._pointers(wire, False)}{guard}){test}"
-        return [Line(f"{frame.name[wire]} = {f'codes({text})' if frame.paired(wire) else text}", wire)]
+        return [Line(f"{frame.name[wire]} = {read(dtype, text, mask)}", wire)]
 
     def _mask(self, wire: str) -> str:
         """Which lanes of a tile in slow memory exist; empty where all do."""
@@ -241,7 +240,9 @@ class _Kernel:
         text = frame.aligned(frame.variable(wire), frame.order[wire], order)
         dtype = frame.program.term.wires[wire].dtype
         held = {"float": "fp32"}.get(frame.held[wire], frame.held[wire])
-        if dtype in LARGEST and held != dtype:
+        if dtype == "fp8e8m0":
+            text = f"power_codes({text})"
+        elif dtype in LARGEST and held != dtype:
             text = f"clamp({text}.to(tl.float32), {LARGEST[dtype]})"
         if ELEMENT.get(held) != ELEMENT[dtype]:
             text = f"{text}.to({ELEMENT[dtype]})"
@@ -338,6 +339,9 @@ def _broken(line: Line) -> list[Line]:
     first, *rest = broken(line.text, room)
     return [Line(first, line.column, line.depth), *(Line(text, None, line.depth) for text in rest)]
 
+
+_HELD = {"fp32": "float", "tf32": "float", "fp8e8m0": "float", "int32": "int", "int64": "int", "int4": "int8"}
+"""What is held of numbers loaded in a format, where that is another."""
 
 _STATEMENTS: dict[type[Statement], Callable[[_Kernel, Any, tuple[str, ...]], list[Line]]] = {
     Load: _Kernel.load,
