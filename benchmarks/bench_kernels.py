@@ -26,7 +26,7 @@ def _attention(n: int, features: int, causal: bool) -> Any:
     whole = dk.Diagram(dk.attention(*arrays, over=x, features=d, mask=mask, name="O"), name="attention")
     sizes = {"h": HEADS, "q": n, "x": n, "d": features}
     tiled, here = whole.fuse().group(h=1, q="g_q").stream(x="s_x"), dk.machine.here()
-    asked = {"unit": "bytes", "multiples": {"q": 16, "x": 128}, "ridge": here.ridge("fp32")}
+    asked = {"unit": "bytes", "multiples": {"q": 16, "x": 128}, "aim": "time", "machine": here}
     program = tiled.lower(**sizes, **tiled.legal_tile(here.capacity("L2"), **asked, **sizes).tiles)
     rng = np.random.default_rng(0)
     given = {name: rng.standard_normal((HEADS, n, features)).astype(np.float32) for name in "QKV"}

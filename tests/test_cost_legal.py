@@ -166,25 +166,52 @@ def test_sizes_are_checked():
 @pytest.mark.parametrize("mask", MASKS)
 @settings(max_examples=6)
 @given(small, small, st.integers(5, 300), st.sampled_from([0.1, 3, 50]))
-def test_no_legal_tile_takes_less_time_than_the_one_chosen_with_a_ridge(mask, rows, keys, limit, ridge):
+def test_no_legal_tile_has_a_lower_price_than_the_one_chosen_for_it(mask, rows, keys, limit, ridge):
     term, sizes = masked(mask), {"q": rows, "x": keys, "d": 3, "e": 2}
     moved, flop, held = transfers(term).total(), work(term).flop(), memory(term)
     every = [{**sizes, "g_q": g, "s_x": s} for g, s in product(range(1, rows + 1), range(1, keys + 1))]
-    prices = [evaluate(moved, at) + evaluate(flop, at) / ridge for at in every if held.peak(**at) <= limit]
+
+    def price(at):
+        return evaluate(moved, at) + evaluate(flop, at) / ridge
+
+    prices = [price(at) for at in every if held.peak(**at) <= limit]
     if prices:
-        best = legal_tile(term, limit, multiples={}, ridge=ridge, **sizes)
-        at = {**sizes, **best.tiles}
-        assert evaluate(moved, at) + evaluate(flop, at) / ridge == pytest.approx(min(prices))
+        best = legal_tile(term, limit, multiples={}, price=price, **sizes)
+        assert price({**sizes, **best.tiles}) == pytest.approx(min(prices))
 
 
 def test_under_a_mask_arithmetic_asks_for_smaller_tiles_than_transfers_do():
     sizes = {"q": 512, "x": 512, "d": 16, "e": 16}
     causal = masked("top-left")
-    least, quick = (legal_tile(causal, 2**15, multiples={}, ridge=ridge, **sizes) for ridge in (None, 4))
+    moved, flop = transfers(causal).total(), work(causal).flop()
+    prices = (None, lambda at: evaluate(moved, at) + evaluate(flop, at) / 4)
+    least, quick = (legal_tile(causal, 2**15, multiples={}, price=price, **sizes) for price in prices)
     assert quick.tiles["g_q"] < least.tiles["g_q"] and quick.moved > least.moved
     assert work(causal).flop(**sizes, **quick.tiles) < work(causal).flop(**sizes, **least.tiles)
-    with pytest.raises(InputError, match="a ridge of 0 FLOP"):
-        legal_tile(causal, 2**15, ridge=0, **sizes)
+
+
+@settings(max_examples=10)
+@given(small, small, st.integers(20, 300), st.integers(1, 40))
+def test_a_legal_tile_leaves_no_core_without_a_group(rows, columns, limit, cores):
+    """Of all tiles that fit and make enough groups none moves less; where none makes enough, all are 1."""
+    term, sizes = tiled_matmul(), {"a": rows, "b": 3, "c": columns}
+    moved, held = transfers(term).total(), memory(term)
+    every = [{**sizes, "g_a": g, "g_c": k} for g, k in product(range(1, rows + 1), range(1, columns + 1))]
+    many = {(at["g_a"], at["g_c"]): -(-rows // at["g_a"]) * -(-columns // at["g_c"]) for at in every}
+    enough = [at for at in every if many[at["g_a"], at["g_c"]] >= min(cores, rows * columns)]
+    moves = [evaluate(moved, {**at, "s_b": 1}) for at in enough if held.peak(**at, s_b=1) <= limit]
+    if moves:
+        best = legal_tile(term, limit, multiples={}, groups=cores, **sizes)
+        assert best.moved == min(moves)
+        assert many[best.tiles["g_a"], best.tiles["g_c"]] >= min(cores, rows * columns)
+    with pytest.raises(InputError, match="a count of groups cannot be 0"):
+        legal_tile(term, limit, groups=0, **sizes)
+
+
+def test_a_large_memory_is_searched_as_quickly_as_a_small_one():
+    """Of 2**26 tiles those are tried that differ in how many there are of them."""
+    best = legal_tile(flash(), 10**12, multiples={}, q=2**30, x=2**30, d=128, e=128)
+    assert best.tiles["g_q"] == 2**30
 
 
 def test_axes_of_any_length_are_searched_in_bounded_memory():

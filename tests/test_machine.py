@@ -339,8 +339,23 @@ def test_caches_are_read_once_per_memory_and_without_instructions(tmp_path):
         folder.mkdir(parents=True)
         for name, text in zip(("level", "type", "size", "shared_cpu_list"), texts, strict=True):
             (folder / name).write_text(text + "\n", encoding="utf-8")
-    assert measured.caches(tmp_path) == [(1, 48 << 10, 2), (3, 30 << 20, 1)]
+    assert measured.caches(tmp_path, range(4)) == [(1, 48 << 10, 2), (3, 30 << 20, 1)]
+    assert measured.caches(tmp_path, {1}) == [(1, 48 << 10, 1), (3, 30 << 20, 1)]  # the other core is not ours
     assert measured.caches(tmp_path / "none") == []
+
+
+def test_a_core_has_its_share_of_the_last_cache_and_no_more_than_one_of_them():
+    facts = {"device.multiprocessors": 4, "level.L2.capacity_bytes": 1 << 20, "level.L2.count": 4}
+    third = {"level.L3.capacity_bytes": 32 << 20, "level.L3.count": 1}
+
+    def made(numbers):
+        return Machine("m", (), tuple(Number(k, v, "here", "assumed") for k, v in numbers.items()), "here")
+
+    assert made(facts).share() == made(facts).share("L2") == 1 << 20
+    assert made(facts | third).share() == 8 << 20
+    assert made(facts | third | {"level.L3.count": 8}).share("L3") == 32 << 20
+    with pytest.raises(MachineError, match="states no cache"):
+        made({"device.multiprocessors": 4}).share()
 
 
 @pytest.mark.parametrize("name", ["hardware.csv", "anchors.csv"])

@@ -6,7 +6,7 @@ import examples
 import pytest
 
 from diagkit.diagram.together import moved_together
-from diagkit.machine import data_path
+from diagkit.machine import data_path, load
 from diagkit.term import DiagkitError
 
 SIZES = {"q": 4096, "x": 4096, "d": 128}
@@ -160,3 +160,14 @@ def test_a_machine_of_one_file_needs_no_code(tmp_path) -> None:
     found = FLASH.across([str(path), "H100-SXM"], "fp16", **LONG, g_q=128, s_x=64)
     assert found[str(path)].machine.name == "H101"
     assert found[str(path)].times.seconds[0][1] == found["H100-SXM"].times.seconds[0][1] / 2
+
+
+def test_a_legal_tile_for_its_time_is_that_of_the_prediction() -> None:
+    room = load("H100-SXM").capacity("shared", per_block=True)
+    half = {"unit": "bytes", "dtype": "fp16", **LONG}
+    found = FLASH.legal_tile(room, aim="time", machine="H100-SXM", **half)
+    assert found.tiles == FLASH.on("H100-SXM", dtype="fp16", aim="time", **LONG).tiles
+    assert FLASH.legal_tile(room, **half).tiles["s_x"] < found.tiles["s_x"]
+    for options in ({"aim": "time"}, {"machine": "H100-SXM"}, {"aim": "luck"}):
+        with pytest.raises(DiagkitError, match=r"needs a machine|same on every machine|no aim 'luck'"):
+            FLASH.legal_tile(room, **options, **half)

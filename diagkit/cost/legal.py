@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, lcm
+from functools import cached_property
+from math import isnan, lcm, prod
 from numbers import Integral, Real
 from typing import Any
+
+import sympy
 
 from diagkit.cost.exact import compiled, evaluate, tidy
 from diagkit.cost.kernel import check_names, check_unit, kernels
@@ -27,6 +30,7 @@ from diagkit.term import (
     as_float,
     at_level,
     check_format,
+    check_whole,
     names,
 )
 
@@ -35,6 +39,9 @@ Reasons = Mapping[str, tuple[tuple[int, str], ...]]
 
 ROW = 128
 """Bytes of one coalesced row of slow memory."""
+
+Price = Callable[[Mapping[str, int]], float]
+"""What tiles cost, by the sizes and tiles that it is given; without a mask it never grows with a tile."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,15 +89,17 @@ def legal_tile(
     divisors: bool = False,
     unit: str = "elements",
     dtype: str | None = None,
-    ridge: float | None = None,
+    groups: int = 1,
+    price: Price | None = None,
     **sizes: int,
 ) -> LegalTile:
     """The whole-number tiles with the least exact transfers whose kernels stay within `memory`, in `unit`.
-    None cuts a block that has one scale.
+    None cuts a block that has one scale. Each kernel has at least so many `groups` (cores that none may be idle),
+    or as many as its smallest legal tiles make.
 
-    With `ridge`, the FLOP of a machine in the time that one of `unit` takes to move (see `Machine.ridge`), the tiles
-    with the least time instead: that of the transfers and, after it, that of the products. It matters under a
-    mask, where large tiles move less and compute more pairs that nobody sees.
+    With `price`, the tiles for which that is least in place of the transfers, chunks among them: such as the
+    seconds that a machine takes (`Diagram.legal_tile` with aim="time"). It matters under a mask, where large tiles
+    move less and compute more pairs that nobody sees, and where each chunk has a price of its own.
 
     `sizes` are elements by name of the axis; a tile that is given stays. Tiles are multiples of
     `multiples` by axis (unless given: of what matrix instructions and coalesced rows ask for, see
@@ -103,17 +112,21 @@ def legal_tile(
     >>> tiled = dk.Diagram(C).group(a="g_a", c="g_c")
     >>> legal_tile(tiled, 40, multiples={}, a=8, b=4, c=8).tiles
     {'g_a': 3, 'g_c': 4}
+    >>> legal_tile(tiled, 40, multiples={}, groups=8, a=8, b=4, c=8).tiles
+    {'g_a': 2, 'g_c': 4}
     """
     term = at_level(term, 1)
     if dtype is not None:
         check_format(dtype)
-    _check_room(term, memory, multiples or {})
+    _check_room(term, memory, multiples or {}, groups)
     _check_sizes(term, sizes)
     check_unit(unit)
-    search = _Search(term, memory, unit, dtype, sizes, ridge)
+    search = _Search(term, memory, unit, dtype, sizes, price)
     asked = tile_multiples(term, dtype) if multiples is None else {a: ((n, "given"),) for a, n in multiples.items()}
     reasons = _with_labels(term, asked)
-    choices = {label.tile.name: _choices(search, label, reasons, divisors) for label in search.labels}
+    steps = {axis: lcm(*(number for number, _ in several)) for axis, several in reasons.items()}
+    choices = {one.tile.name: _choices(search, one, steps.get(one.axis, 1), divisors) for one in search.labels}
+    search.spread(choices, groups)
     best = search.best(choices)
     return _result(search, best, {axis: why for axis, why in reasons.items() if any(n > 1 for n, _ in why)})
 
@@ -130,12 +143,13 @@ def _check_sizes(term: Term, sizes: Mapping[str, int]) -> None:
         raise InputError(f"the size of {open_axes[0]!r} is not given", axis=open_axes[0], remedy=remedy)
 
 
-def _check_room(term: Term, memory: Any, multiples: Any) -> None:
-    """Refuse a memory that is no number, and multiples that are not whole numbers by axis."""
+def _check_room(term: Term, memory: Any, multiples: Any, groups: Any) -> None:
+    """Refuse a memory or a count of groups that is no number, and multiples that are not whole numbers by axis."""
     if memory is None:
         raise InputError("no memory is given", remedy="say how much: memory=65536; sizes go by name, q=4096")
     if not isinstance(memory, Real) or isnan(memory):
         raise InputError(f"{memory!r} is no amount of memory", remedy="give a number; formulas are for optimum(...)")
+    check_whole(groups, "a count of groups", 1)
     if not isinstance(multiples, Mapping):
         raise InputError(f"{multiples!r} names no axis", remedy='write for example multiples={"q": 16}')
     for axis, number in multiples.items():
@@ -194,19 +208,39 @@ def _with_labels(term: Term, asked: Reasons) -> Reasons:
     return found
 
 
-def _choices(search: _Search, label: Label, reasons: Reasons, divisors: bool) -> list[int]:
-    """The legal tiles of an axis, smallest first; of those with as many tiles, only the smallest."""
-    whole = search.term.numbers(search.sizes)[label.axis]
-    step = lcm(1, *(number for number, _ in reasons.get(label.axis, ())))
+def _choices(search: _Search, label: Label, step: int, divisors: bool) -> list[int]:
+    """The legal tiles of an axis, smallest first: multiples of `step`, or the whole axis."""
+    whole, blocks = max(search.term.numbers(search.sizes)[label.axis], 1), search.blocks.get(label.axis, ())
     widest = int(max(step, min(whole, 2 * search.limit)))  # every row holds a number, of half a byte or more
-    every = sorted({*range(step, widest + 1, step), max(whole, 1)})
-    every = [tile for tile in every if whole % tile == 0] if divisors else every
-    every = [tile for tile in every if tile == whole or not _cuts(tile, search.blocks.get(label.axis, ()))]
-    if label.kind == "stream" and all(tile % every[0] == 0 for tile in every[:-1]):
-        return every[:1]  # larger chunks are unions of smaller ones: they hold more and skip less
-    if label.axis in search.masked or label.kind == "stream":
-        return every
-    return list({-(-whole // tile): tile for tile in reversed(every)}.values())[::-1]
+    if divisors:
+        every: Iterable[int] = (int(tile) for tile in sympy.divisors(whole) if tile % step == 0)
+    elif label.kind == "stream":
+        every = _doubled(lcm(step, *blocks), widest) if search.priced else range(step, lcm(step, *blocks) + 1, step)
+    elif label.axis in search.masked:
+        every = range(step, widest + 1, step)
+    else:
+        every = _one_by_count(whole, step, widest, blocks)
+    legal = sorted({whole, *(tile for tile in every if tile < whole and not _cuts(tile, blocks))})
+    if label.kind == "stream" and not search.priced:
+        return legal[:1]  # larger chunks are unions of smaller ones: they hold more and skip less
+    return legal
+
+
+def _doubled(step: int, widest: int) -> Iterator[int]:
+    """The step, twice that, and so on."""
+    while step <= widest:
+        yield step
+        step *= 2
+
+
+def _one_by_count(whole: int, step: int, widest: int, blocks: Iterable[int]) -> Iterator[int]:
+    """For each number of tiles along an axis only the smallest tile, and all up to the largest block."""
+    yield from range(step, max(blocks, default=0) + 1, step)
+    tile = step = lcm(step, *blocks)
+    while tile <= widest:
+        yield tile
+        count = -(-whole // tile)
+        tile = -(-whole // (count - 1) // step) * step if count > 1 else widest + 1
 
 
 def _cuts(tile: int, blocks: Iterable[int]) -> bool:
@@ -227,11 +261,9 @@ class _Search:
     """What tiles are tried against: exact transfers and memory as functions of whole numbers."""
 
     def __init__(
-        self, term: Term, memory: float, unit: str, dtype: str | None, sizes: Mapping[str, int], ridge: float | None
+        self, term: Term, memory: float, unit: str, dtype: str | None, sizes: Mapping[str, int], price: Price | None
     ) -> None:
-        if ridge is not None and not ridge > 0:
-            raise InputError(f"a ridge of {ridge} FLOP", remedy="give how many FLOP take the time of one transfer")
-        self.ridge, self.flop = ridge, work(term).flop()
+        self.price, self.priced = price or self.moved, price is not None
         self.term, self.limit, self.unit, self.dtype, self.sizes = term, memory, unit, dtype, sizes
         self.labels = [one for one in term.labels if one.tile.is_Symbol and one.tile.name not in sizes]
         moved, held = transfers(term), memory_of(term)
@@ -240,15 +272,33 @@ class _Search:
         self.blocks = _blocks(term)
         self.columns = undominated(held.columns().values())
         self.masked = {axis for kernel in kernels(term) for axis in loop_mask(kernel).axes}
-        self.idle = {one.tile.name for one in self.labels if one.tile not in self.transfers.free_symbols}
+        counted = [self.transfers, *(work(term).by_unit().values() if self.priced else ())]
+        self.idle = {one.tile.name for one in self.labels if not any(one.tile in a.free_symbols for a in counted)}
+        self.least = [1] * len(self.cuts)
 
-    def moved(self, tiles: Mapping[str, int]) -> Any:
-        """What moves with these tiles, exactly."""
-        return _value(self.transfers, {**self.sizes, **tiles})
+    @cached_property
+    def cuts(self) -> list[list[tuple[int, Any]]]:
+        """By kernel, the length and the tile of every axis that it is grouped along."""
+        whole = self.term.numbers(self.sizes)
+        return [[(whole[axis], tile) for axis, tile in one.grouped.items()] for one in kernels(self.term)]
 
-    def price(self, tiles: Mapping[str, int]) -> Any:
-        """What counts: what moves, and with a ridge what could move while the products are computed."""
-        return self.moved(tiles) + (_value(self.flop, {**self.sizes, **tiles}) / self.ridge if self.ridge else 0)
+    def moved(self, at: Mapping[str, int]) -> Any:
+        """What moves at these sizes and tiles, exactly."""
+        return _value(self.transfers, at)
+
+    def spread(self, choices: Mapping[str, list[int]], groups: int) -> None:
+        """From now on every kernel needs so many groups, or as many as it can have."""
+        self.least = [min(groups, most) for most in self.groups({name: every[0] for name, every in choices.items()})]
+
+    def groups(self, tiles: Mapping[str, int]) -> list[int]:
+        """How many groups each kernel has."""
+        at = {**self.sizes, **tiles}
+        return [prod(-(-whole // _value(tile, at)) for whole, tile in cuts) for cuts in self.cuts]
+
+    def suits(self, tiles: Mapping[str, int]) -> bool:
+        """Whether these tiles fit and leave enough groups."""
+        enough = all(many >= least for many, least in zip(self.groups(tiles), self.least, strict=True))
+        return enough and bool(self.held(tiles) <= self.limit)
 
     def held(self, tiles: Mapping[str, int]) -> Any:
         """What is held at once with these tiles."""
@@ -272,9 +322,9 @@ class _Search:
     ) -> Iterator[tuple[Any, Any, Any, tuple[int, ...]]]:
         """Every combination that may be best: price, transfers without ceilings, memory, tiles."""
         if not order:
-            if (held := self.held(settled)) <= self.limit:
-                smooth = _value(self.relaxed, {**self.sizes, **settled})
-                yield self.price(settled), smooth, held, tuple(settled.values())
+            if self.suits(settled):
+                at = {**self.sizes, **settled}
+                yield self.price(at), _value(self.relaxed, at), self.held(settled), tuple(settled.values())
             return
         name, *rest = order
         fitting = self._fitting(choices, order, settled)
@@ -282,15 +332,15 @@ class _Search:
             yield from self._tried(choices, rest, {**settled, name: tile})
 
     def _fitting(self, choices: Mapping[str, list[int]], order: Sequence[str], settled: dict[str, int]) -> list[int]:
-        """The tiles of the next axis that fit when all later ones are as small as can be; memory grows
-        with each tile, so halving finds where they end."""
+        """The tiles of the next axis that suit when all later ones are as small as can be; memory grows and groups
+        become fewer with each tile, so halving finds where they end."""
         name, *rest = order
         smallest = {later: choices[later][0] for later in rest}
         low, high = 0, len(choices[name])
         while low < high:
             middle = (low + high) // 2
-            fits = self.held({**settled, **smallest, name: choices[name][middle]}) <= self.limit
-            low, high = (middle + 1, high) if fits else (low, middle)
+            suits = self.suits({**settled, **smallest, name: choices[name][middle]})
+            low, high = (middle + 1, high) if suits else (low, middle)
         return choices[name][:low]
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from diagkit.diagram.prediction import Prediction
     from diagkit.diagram.shown import Comparison, Picture
     from diagkit.diagram.sweep import Sweep
+    from diagkit.machine import Machine
 
 
 class Diagram(Term):
@@ -268,9 +269,14 @@ class Diagram(Term):
         """What every wire may hold, beside what its format can: ``ranges(x=4096, ...)`` (see `cost.ranges`)."""
         return cost.ranges(self, bounds, **sizes)
 
-    def legal_tile(self, memory: Any = None, **options: Any) -> cost.LegalTile:
-        """The best whole-number tiles that a machine can run within `memory` (see `cost.legal_tile`)."""
-        return cost.legal_tile(self, memory, **options)
+    def legal_tile(
+        self, memory: Any = None, aim: str = "transfers", machine: str | Machine | None = None, **options: Any
+    ) -> cost.LegalTile:
+        """The best whole-number tiles within `memory` (see `cost.legal_tile`): those of the least transfers, on any
+        machine, or with aim="time" those of the least time on `machine`, as in `on` (see `fastest.seconds`)."""
+        from diagkit.diagram.fastest import legal_tile
+
+        return legal_tile(self, memory, aim, machine, options)
 
     def level_transfers(self) -> cost.LevelTransfers:
         """What crosses between all neighbouring levels that labels speak of (see `cost.level_transfers`)."""
@@ -309,8 +315,11 @@ class Diagram(Term):
         **sizes: int,
     ) -> Prediction:
         """On a machine of data/machines: the legal tile, the time by resource, the bottleneck, TFLOP/s with their
-        band, energy. `without` names assumptions to switch off (see `prediction.ASSUMED`); `aim` says what the
-        tile is best for, "transfers" or "time" (see `fastest.aimed`)."""
+        band, energy. `without` names assumptions to switch off (see `prediction.ASSUMED`).
+
+        `aim` says what tiles that are not given are best for. "transfers", the default, is the optimum of the paper:
+        it has a bound that no tile beats, and is the same whatever rates a machine states. "time" takes all rates
+        that it states into account (see `fastest.seconds`)."""
         from diagkit.diagram.fastest import aimed
 
         return aimed(self, machine, dtype, without, aim, sizes)

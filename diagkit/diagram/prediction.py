@@ -160,18 +160,24 @@ def _short(number: float, digits: int = 3) -> str:
     return f"{number:.{digits}g}" if number < 1000 else f"{number:,.0f}"
 
 
-def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[str, int]) -> Prediction:
+def predict(
+    term: Term,
+    name: str | Machine,
+    dtype: str | None,
+    given: Mapping[str, int],
+    price: cost.Price | None = None,
+) -> Prediction:
     """The prediction for `term` on a machine or the one of that name, at sizes and tiles in elements.
 
-    Tiles that are not given are the best legal ones for the fast memory of one block. Raises DiagkitError
-    for a size that is missing, MachineError for an unknown machine or format.
+    Tiles that are not given are the best legal ones for the fast memory of one block: of least transfers, or of
+    least `price`. Raises DiagkitError for a size that is missing, MachineError for an unknown machine or format.
     """
     (found,) = several([name])
-    kind = dtype or promote([array.dtype for array in term.inputs if array.dtype != "bool"])
+    kind = dtype or usual_format(term)
     need_sizes(term, given)
     sizes = term.numbers(given)
     _need_whole(term, given, sizes)
-    tiles, chosen = tiles_on(term, found, dtype, given, sizes)
+    tiles, chosen = tiles_on(term, found, dtype, given, sizes, price)
     everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
     moved = cost.transfers(term).bytes(dtype).total(**everything)
     held = cost.memory(term).bytes(dtype).peak(**everything)
@@ -179,7 +185,7 @@ def predict(term: Term, name: str | Machine, dtype: str | None, given: Mapping[s
     counted = {unit: as_float(cost.evaluate(amount, everything), unit) for unit, amount in formulas.items()}
     work = {unit: amount for unit, amount in counted.items() if amount}
     together = moved_together(term, dtype, everything, found.multiprocessors)
-    fetched = int(moved), together, _into_registers(term, dtype, {**given, **everything})
+    fetched = int(moved), together, into_registers(term, dtype, {**given, **everything})
     measured = times(found, by_level(int(moved), fetched[2]), work, kind)
     return Prediction(found, kind, sizes, tiles, chosen, int(moved), int(held), measured, fetched, work)
 
@@ -201,7 +207,12 @@ def _need_whole(term: Term, given: Mapping[str, Any], sizes: Mapping[str, int]) 
             raise InputError(reason, axis=label.axis, remedy=f"use at most {sizes[label.axis]}, or leave it out")
 
 
-def _into_registers(term: Term, dtype: str | None, sizes: Mapping[str, int]) -> int:
+def usual_format(term: Term) -> str:
+    """The number format that a diagram computes in: what those of its inputs make together."""
+    return promote([array.dtype for array in term.inputs if array.dtype != "bool"])
+
+
+def into_registers(term: Term, dtype: str | None, sizes: Mapping[str, int]) -> int:
     """Bytes between shared memory and registers, where labels speak of those; else 0."""
     return int(cost.level_transfers(term).bytes(dtype).between(2).total(**sizes)) if depth(term) > 1 else 0
 
@@ -226,7 +237,12 @@ def need_sizes(term: Term, given: Mapping[str, Any]) -> None:
 
 
 def tiles_on(
-    term: Term, found: Machine, dtype: str | None, given: Mapping[str, int], sizes: Mapping[str, int]
+    term: Term,
+    found: Machine,
+    dtype: str | None,
+    given: Mapping[str, int],
+    sizes: Mapping[str, int],
+    price: cost.Price | None = None,
 ) -> tuple[dict[str, int], LegalTile | None]:
     """Tiles by name: those given, else the best that fit a block of the machine; and how they were found."""
     wanted = [label.tile.name for label in term.labels if label.tile.is_Symbol and label.level == 1]
@@ -235,5 +251,5 @@ def tiles_on(
     room = found.capacity("shared", per_block=True)
     fixed: dict[str, Any] = {tile: given[tile] for tile in wanted if tile in given}
     free: dict[str, Any] = {name: int(given[name]) for name in term.open_sizes}
-    best = cost.legal_tile(term, room, unit="bytes", dtype=dtype, **free, **fixed)
+    best = cost.legal_tile(term, room, unit="bytes", dtype=dtype, price=price, **free, **fixed)
     return {tile: int(best.tiles.get(tile, fixed.get(tile, 0))) for tile in wanted}, best

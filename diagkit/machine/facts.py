@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
-from diagkit.machine.fields import CLUSTERS, INTEGERS, LEVELS, PER_MULTIPROCESSOR, unit_of
+from diagkit.machine.fields import CACHES, CLUSTERS, INTEGERS, LEVELS, PER_MULTIPROCESSOR, unit_of
 from diagkit.machine.show import Row, readable, table_html, table_text
 from diagkit.term import DiagkitError
 
@@ -209,6 +209,21 @@ stated there: peak.fp16_flop_per_s, peak.int8_op_per_s, peak.fp32_flop_per_s
     def total(self, level: str) -> int:
         """Bytes of all memories of that level together (what Theorem 2 of the paper caches in)."""
         return self.capacity(level) * self.count(level)
+
+    def share(self, level: str = "last") -> int:
+        """Bytes of a level that fall to one multiprocessor or core: what there is, over how many share it, but no
+        more than one memory of it. "last" is the last cache before main memory, the nearest to it.
+
+        >>> from diagkit.machine import load
+        >>> load("H100-SXM").share("L2") == load("H100-SXM").capacity("L2") // 132 == load("H100-SXM").share()
+        True
+        """
+        if level == "last":
+            caches = [one for one in self.levels if one in CACHES]
+            if not caches:
+                raise MachineError(f"{self.name} states no cache ({self.origin})", remedy="give the bytes yourself")
+            level = caches[0]
+        return min(self.capacity(level), self.total(level) // self.multiprocessors)
 
     def bandwidth(self, level: str) -> float:
         """Bytes per second between that level and the faster ones, for the whole device.

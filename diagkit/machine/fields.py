@@ -5,6 +5,7 @@ from __future__ import annotations
 INTEGERS = ("int8", "int4")
 FLOATS = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4")
 LEVELS = ("network", "global", "L3", "L2", "cluster", "L1", "shared", "register", "fragment")
+CACHES = ("L3", "L2", "L1")
 PER_MULTIPROCESSOR = ("L1", "shared", "register", "fragment")
 TEXTS = ("name", "vendor", "architecture", "target", "memory", "note")
 REQUIRED = ("device.multiprocessors", "level.global.capacity_bytes", "level.global.bandwidth_bytes_per_s")

@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -112,15 +112,23 @@ def cores() -> int:
     >>> 1 <= cores() <= (os.cpu_count() or 1)
     True
     """
+    return len(usable_cpus())
+
+
+def usable_cpus() -> Collection[int]:
+    """The numbers of the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return os.sched_getaffinity(0)
+    return range(os.cpu_count() or 1)
 
 
-def caches(root: Path = SYSFS) -> list[tuple[int, int, int]]:
-    """(level, bytes of one, how many) of the data caches, as Linux tells; empty on other systems."""
+def caches(root: Path = SYSFS, cpus: Collection[int] | None = None) -> list[tuple[int, int, int]]:
+    """(level, bytes of one, how many) of the data caches of `cpus` (unless given: those that this process may use),
+    as Linux tells; empty on other systems."""
     found: dict[int, dict[str, int]] = {}
-    for index in sorted(root.glob("cpu[0-9]*/cache/index[0-9]*")):
+    usable = usable_cpus() if cpus is None else cpus
+    places = [root / f"cpu{cpu}" / "cache" for cpu in sorted(usable)]
+    for index in sorted(index for place in places for index in place.glob("index[0-9]*")):
         if first_line(index / "type") != "Instruction" and first_line(index / "size"):
             shared = found.setdefault(int(first_line(index / "level")), {})
             shared[first_line(index / "shared_cpu_list")] = kibibytes(first_line(index / "size"))
