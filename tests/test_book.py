@@ -7,6 +7,7 @@ import io
 import json
 import re
 import sys
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from diagkit.book import (
     check,
     claims,
     curves,
+    figures,
     landscape,
     notebooks,
     plots,
@@ -33,6 +35,7 @@ from diagkit.book import (
 from diagkit.book.__main__ import main
 from diagkit.book.progress import Progress
 from diagkit.book.run import Chapter, walk
+from diagkit.machine import data_path
 
 nbformat = pytest.importorskip("nbformat", reason="the lab extra is not installed")
 pytest.importorskip("nbclient", reason="the lab extra is not installed")
@@ -489,3 +492,28 @@ def test_without_jupyter_the_commands_say_what_to_install(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "nbclient", None)
     assert main(["check"]) == 2
     assert capsys.readouterr().err == "chapters need nbclient; install diagkit[lab]\n"
+
+
+def test_computed_figures_stand_beside_the_printed_ones(tmp_path):
+    """Both with as many digits as are printed; another number, a missing one and one without source are refused."""
+    place = tmp_path / "figures.toml"
+    place.write_text('[a]\nsource = "Table 1"\n"time, µs" = "1.26"\n[b]\n"x" = "1"\n', encoding="utf-8")
+    assert figures.beside({"time, µs": 1.2593}, "a", place) == ((("time, µs", "1.26", "1.26"),), "Table 1")
+    for computed, names, words in (
+        ({"x": 1}, "a", "not on both"),
+        ({}, "c", "no figures of"),
+        ({"x": 1}, "b", "no source"),
+    ):
+        with pytest.raises(BookError, match=words):
+            figures.beside(computed, names, place)
+    right, wrong = ({"fp16, % of the peak": share, "fp8, % of the peak": 60.0} for share in (75.0, 74.0))
+    assert record("both", figures=right, claim="fa3-utilization").verdict == "holds"
+    made = record("both", figures=wrong, claim="fa3-utilization")
+    assert made.verdict == "fails: fp16, % of the peak: 74, and 75 is printed"
+    assert ("printed in", "FlashAttention on a Napkin (arXiv 2412.03317), §6") in made.rows()
+
+
+def test_every_table_of_printed_figures_belongs_to_a_claim_and_states_its_source():
+    tables = tomllib.loads(data_path("figures.toml").read_text(encoding="utf-8"))
+    assert set(tables) <= {one.id for one in claims.load()}
+    assert all(figures.printed(name)[1] for name in tables)

@@ -32,3 +32,9 @@ def test_nothing_moved_and_nothing_computed_takes_no_energy():
     none = energy(load("A100-SXM-80GB"), {"global": 0.0}, {"tensor": 0.0}, "fp16")
     assert (none.total, none.moving_share) == (0, 0)
     assert "0.0%" in repr(none)
+
+
+def test_a_byte_of_device_memory_costs_as_much_as_87_flop():
+    """31.2 pJ a byte over 0.36 pJ a FLOP in fp16, as chapter 11 says in words."""
+    h100 = load("H100-SXM")
+    assert round(h100.energy("global") / h100.work_energy("fp16")) == 87

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from diagkit.bench import Shown
 from diagkit.book.errors import BookError
+from diagkit.book.figures import Figures, beside
 from diagkit.book.show import count, small
 
 RECORD_TYPE = "application/vnd.diagkit.record+json"
@@ -38,6 +40,8 @@ class Record(Shown):
     time_s: float | None = None
     holds: bool | None = None
     claim: str = ""
+    figures: Figures = ()
+    source: str = ""
 
     @property
     def reason(self) -> str | None:
@@ -46,6 +50,7 @@ class Record(Shown):
             ("the statement is false" if self.holds is False else None)
             or error_fault(self.error, self.tolerance)
             or bytes_fault(self.bytes_predicted, self.bytes_counted)
+            or figures_fault(self.figures)
         )
 
     @property
@@ -60,6 +65,8 @@ class Record(Shown):
             ("error", "" if self.error is None else f"at most {small(self.tolerance)}"),
             ("bytes predicted", count(self.bytes_predicted)),
             ("bytes counted", count(self.bytes_counted)),
+            *((name, f"{ours}, printed {text}") for name, ours, text in self.figures),
+            ("printed in", self.source),
             ("verdict", self.verdict),
         ]
         return [row for row in shown if row[1] and (row[0] != "error" or self._within)]
@@ -71,6 +78,7 @@ class Record(Shown):
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         parts = asdict(self)
         volatile = {name: parts.pop(name) for name in VOLATILE}
+        parts = {name: part for name, part in parts.items() if self.figures or name not in ("figures", "source")}
         data = {"text/plain": str(self), "text/html": self._repr_html_()}
         return {**data, RECORD_TYPE: {**parts, "verdict": self.verdict}}, {RECORD_TYPE: volatile}
 
@@ -89,6 +97,12 @@ def bytes_fault(predicted: int | None, counted: int | None) -> str | None:
     return f"{count(predicted)} bytes predicted, {count(counted)} counted"
 
 
+def figures_fault(figures: Figures) -> str | None:
+    """Which computed figure is not the printed one, or None."""
+    wrong = next((row for row in figures if row[1] != row[2]), None)
+    return None if wrong is None else f"{wrong[0]}: {wrong[1]}, and {wrong[2]} is printed"
+
+
 def record(
     check: str,
     *,
@@ -99,6 +113,7 @@ def record(
     time_s: Any = None,
     holds: Any = None,
     claim: str = "",
+    figures: Mapping[str, Any] | None = None,
 ) -> Record:
     """What was checked, with its verdict; displayed as the last line of a cell it reaches the report.
 
@@ -106,6 +121,7 @@ def record(
     * `bytes_predicted`, `bytes_counted`: whole numbers; where both are given they must be equal.
     * `time_s`: a time in seconds, or what `timed` returns; only the report shows it.
     * `holds`: a statement that must be true. `claim`: the entry of data/claims.toml that this confirms.
+    * `figures`: computed numbers by name, to be those that data/figures.toml has of that claim.
 
     Errors: BookError where nothing is checked, or an error comes without tolerance.
 
@@ -117,6 +133,7 @@ def record(
     >>> record("attention", error=float("nan"), tolerance=1e-6).verdict
     'fails: error nan exceeds 1e-06'
     """
+    rows, source = beside(figures, claim) if figures else ((), "")
     made = Record(
         check,
         number(error, "error"),
@@ -126,10 +143,14 @@ def record(
         number(getattr(time_s, "median_s", time_s), "time_s"),
         None if holds is None else bool(holds),
         claim,
+        rows,
+        source,
     )
     reason = emptiness(made)
     if reason:
-        raise BookError(f"record {check!r} {reason}", remedy="give error= and tolerance=, both bytes, or holds=")
+        raise BookError(
+            f"record {check!r} {reason}", remedy="give error= and tolerance=, both bytes, figures=, or holds="
+        )
     return made
 
 
@@ -138,7 +159,8 @@ def emptiness(made: Record) -> str | None:
     if (made.error is None) != (made.tolerance is None):
         return "has an error without tolerance, or a tolerance without error"
     counted = made.bytes_predicted is not None and made.bytes_counted is not None
-    return None if made.error is not None or counted or made.holds is not None else "checks nothing"
+    checked = made.error is not None or counted or made.holds is not None or made.figures
+    return None if checked else "checks nothing"
 
 
 def number(value: Any, name: str) -> float | None:

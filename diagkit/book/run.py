@@ -75,6 +75,7 @@ def found(notebook: Any) -> Iterator[Record]:
         for output in cell.get("outputs", ()):
             if RECORD_TYPE in output.get("data", {}):
                 parts = {**output.data[RECORD_TYPE], **output.metadata.get(RECORD_TYPE, {})}
+                parts["figures"] = tuple(tuple(row) for row in parts.get("figures", ()))
                 yield Record(**{name: value for name, value in parts.items() if name != "verdict"})
 
 
