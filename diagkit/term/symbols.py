@@ -217,12 +217,12 @@ def _sympified(value: Any) -> Any:
 
 
 def apply(function: str, *parts: Any) -> Any:
-    """sympy's `function` of that name (exp, Max, LessThan, And ...) applied: what a repr is written with.
+    """sympy's `function` of that name (exp, Max, LessThan, And ...) applied, or `empty`: what a repr is written with.
 
-    >>> apply("Max", arg(0), 2)
-    Max(2, a0)
+    >>> apply("Max", arg(0), 2), apply("empty", size("x"))
+    (Max(2, a0), [x = 0])
     """
-    return getattr(sympy, function)(*parts)
+    return (empty if function == empty.__name__ else getattr(sympy, function))(*parts)
 
 
 def _exact_float(value: float) -> Any:
@@ -274,7 +274,7 @@ class _Text(StrPrinter):
 
     def _print_Function(self, call: Any) -> str:
         parts = ", ".join(self._print(part) for part in call.args)
-        own = call.func in (empty, finite, quotient, where)
+        own = call.func in (finite, quotient, where)
         return f"{call.func.__name__}({parts})" if own else f"apply({call.func.__name__!r}, {parts})"
 
     _print_ExpBase = _print_Max = _print_Min = _print_Abs = _print_And = _print_Or = _print_Not = _print_Function
