@@ -16,6 +16,7 @@ import diagkit as dk
 from diagkit.derive import RECIPES
 from diagkit.term import InputError
 
+SHAPED = np.random.default_rng(7)
 DATA = ("normal", "outliers", "channel bias")
 TABLE = {
     "fp8 per tensor": (1.95e-3, 1.25e-2, 8.6e-3),
@@ -104,3 +105,37 @@ def test_samples_are_what_they_say(kind: str) -> None:
 def test_an_unknown_sample_is_refused() -> None:
     with pytest.raises(InputError, match="no sample 'uniform'"):
         dk.samples("uniform")
+
+
+def grouped() -> dk.Diagram:
+    """Attention of which two query heads share keys and values, and values have a head size of their own."""
+    h, r, q, x, d, e = dk.axes("h r q x d e")
+    S = dk.einsum("h r q d, h x d -> h r q x", dk.array("Q", h, r, q, d), dk.array("K", h, x, d)) * d.size**-0.5
+    P = dk.softmax(S, over=x, name="P")
+    O = dk.einsum("h r q x, h x e -> h r q e", P, dk.array("V", h, x, e), name="O")
+    return dk.Diagram(O, name="grouped")
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name != "fp8 per tensor"])
+def test_heads_of_any_kind_are_what_each_head_alone_is(name: str) -> None:
+    """A scale for each tensor spans the heads; all others belong to a head."""
+    known = {"Q": SHAPED.normal(size=(2, 2, 128, 64)), "K": SHAPED.normal(size=(2, 256, 64))}
+    known |= {"V": SHAPED.normal(size=(2, 256, 64)), "H": dk.hadamard(64)}
+    whole, one = grouped().recipe(name), attention().recipe(name)
+    made = whole.reference(**{array.name: known[array.name] for array in whole.inputs})
+    for h, r in ((0, 0), (0, 1), (1, 1)):
+        head = {"Q": known["Q"][h, r], "K": known["K"][h], "V": known["V"][h], "H": known["H"]}
+        alone = one.reference(**{array.name: head[array.name] for array in one.inputs})
+        np.testing.assert_allclose(made[h, r], alone, rtol=1e-5, atol=1e-6)
+
+
+def test_all_recipes_stream_on_heads_of_any_kind() -> None:
+    known = {"Q": SHAPED.normal(size=(2, 2, 40, 64)), "K": SHAPED.normal(size=(2, 256, 64))}
+    known |= {"V": SHAPED.normal(size=(2, 256, 32)), "H": dk.hadamard(64)}
+    for name in RECIPES:
+        whole = grouped().recipe(name)
+        arrays = whole.prepared(**{array.name: known[array.name] for array in whole.inputs})
+        part = whole.part("O", name="O").fuse().group(h=1, r=1, q=16).stream(x=64)
+        made = part.lower(h=2, r=2, q=40, x=256, d=64, e=32).run(**arrays)
+        exact = grouped().reference(**{key: known[key] for key in "QKV"})
+        assert np.sqrt(np.mean((made - exact) ** 2)) < 0.03, name

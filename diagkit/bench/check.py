@@ -89,9 +89,9 @@ def check(
     Whole numbers and truth values must be equal. Codes that are rounded may be one off where the number in
     float64 lies so near to the middle between two codes that rounding in the kernel explains it.
     """
-    made = _by_name(program.term, ops.reference(program.term, arrays))
+    made = _by_name(program.term, ops.reference(program.term, arrays, sizes))
     wanted = {name: _host(value) for name, value in made.items()}
-    bound = bind(program, target, arrays)
+    bound = bind(program, target, arrays, sizes)
     for name, value in bound.launch.memory.items():
         if name not in arrays:
             _poison(value, wanted.get(name))
@@ -137,7 +137,7 @@ def near_ties(
         return np.zeros((), bool)
     plain = tuple(Map(name, box.axes, box.inputs, arg(0)) if box is cast else box for box in term.flat)
     before = Term(term.inputs, plain, (name,), term.name)
-    exact = _host(ops.reference(before, arrays)).astype(np.float64)
+    exact = _host(ops.reference(before, arrays, sizes)).astype(np.float64)
     tolerance = tolerance_of(before, arrays, {name: exact}, sizes) * np.max(
         np.abs(exact[np.isfinite(exact)]), initial=0
     )
@@ -172,14 +172,16 @@ def tolerance_of(term: Term, arrays: Mapping[str, Any], wanted: Mapping[str, Any
     signs = np.random.default_rng(1)
     fractions = [array.name for array in term.inputs if not array.dtype.startswith(("int", "bool"))]
     nudged = {**arrays, **{name: _nudged(arrays[name], unit, signs) for name in fractions}}
-    spread = max(unit, _spread(term, nudged, term, wanted))
-    cast = _spread(term, arrays, _without_casts(term), wanted)
+    spread = max(unit, _spread(term, nudged, term, wanted, sizes))
+    cast = _spread(term, arrays, _without_casts(term), wanted, sizes)
     return float(f"{4 * max((1 + sqrt(_longest_sum(term, sizes))) * spread, cast):.1e}")
 
 
-def _spread(term: Term, arrays: Mapping[str, Any], other: Term, wanted: Mapping[str, Any]) -> float:
+def _spread(
+    term: Term, arrays: Mapping[str, Any], other: Term, wanted: Mapping[str, Any], sizes: Mapping[str, int]
+) -> float:
     """How far the outputs of the `other` diagram on `arrays` lie from those that are wanted."""
-    moved = _by_name(term, ops.reference(other, arrays))
+    moved = _by_name(term, ops.reference(other, arrays, sizes))
     return max(_moved_by(_host(moved[name]), wanted[name]) for name in term.outputs)
 
 

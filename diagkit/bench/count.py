@@ -52,9 +52,9 @@ class Counted(Shown):
         return [("counted", f"{self.target}, {sizes}"), *lines, ("total", total)]
 
 
-def count(program: Program, target: str, arrays: Mapping[str, Any]) -> Counted:
-    """Run kernels that count on `arrays`; what they moved."""
-    bound = bind(program, target, arrays, counting=True)
+def count(program: Program, target: str, arrays: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> Counted:
+    """Run kernels that count on `arrays`; what they moved. `sizes` where no array tells them."""
+    bound = bind(program, target, arrays, sizes, counting=True)
     bound.launch.run()
     moved = dict(bound.launch.moved)
     formats = {key[0]: program.term.wires[key[0]].dtype for key in moved}

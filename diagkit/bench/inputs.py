@@ -17,15 +17,14 @@ USUAL = 24
 
 def sizes_for(program: Program, given: Mapping[str, int]) -> dict[str, int]:
     """A size for every axis: as lowered or `given`; what is left open gets two tiles and a short edge."""
-    open_axes = [name for name in program.missing if name in program.term.axes]
+    open_axes = [name for name in program.missing if name in program.term.open_sizes]
     for name in given:
         if name not in open_axes:
             known = ", ".join(open_axes) or "none, all sizes are bound"
             raise InputError(f"{program.term.name} has no open size {name!r}", axis=name, remedy=f"open sizes: {known}")
     tiles = {s.axis: int(s.tile) for k in program.kernels for s in k.spans if s.role != "whole"}
     usual = {name: 2 * tiles[name] + (tiles[name] + 1) // 2 if name in tiles else USUAL for name in open_axes}
-    bound = {name: size for name, size in program.sizes if name in program.term.axes}
-    return program.term.numbers({**usual, **bound, **given})
+    return program.term.numbers({**usual, **program.known, **given})
 
 
 def random_inputs(program: Program, sizes: Mapping[str, int], seed: int) -> dict[str, Any]:

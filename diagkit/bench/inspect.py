@@ -109,7 +109,7 @@ def _predicted(program: Program, given: float | None, predict: Predict | None) -
     """Bytes of fast memory per kernel, as far as anyone says."""
     if given is not None and len(program.kernels) == 1:
         return (given,)
-    if predict is None or any(name in program.term.axes for name in program.missing):
+    if predict is None or any(name in program.term.open_sizes for name in program.missing):
         return (None,) * len(program.kernels)
     return predict(program.term, dict(program.sizes))
 

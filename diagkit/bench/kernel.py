@@ -78,8 +78,8 @@ sm_90 (H100-SXM), sm_100 (B200), or another machine's name
 
     def count(self, **sizes: int) -> Counted:
         """What the kernels move between slow and fast memory, counted by themselves as they run."""
-        _, inputs = self._inputs(None, sizes, 0)
-        return count(self.program, self.target, inputs)
+        full, inputs = self._inputs(None, sizes, 0)
+        return count(self.program, self.target, inputs, full)
 
     def measure(
         self,
@@ -149,4 +149,4 @@ def bind_sizes_of(program: Program, arrays: Mapping[str, Any]) -> Mapping[str, i
     """The size of every axis, from the arrays."""
     from diagkit.ops import open_arrays
 
-    return open_arrays(program.term, arrays)[0].sizes
+    return open_arrays(program.term, arrays, sizes=program.known)[0].sizes

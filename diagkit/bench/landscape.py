@@ -120,7 +120,7 @@ def _known(bound: Mapping[str, Any], tiles: Mapping[str, Sequence[int]]) -> None
 def _bound(program: Program, target: str, arrays: Mapping[str, Any]) -> tuple[Callable[[], None], Mapping[str, Any]]:
     """What runs the kernels, once it has run; and the outputs."""
     module, function = _ANY_TILE[target]
-    engine, start = open_arrays(program.term, arrays)
+    engine, start = open_arrays(program.term, arrays, sizes=program.known)
     launch = getattr(import_module(module), function)(program, engine.sizes, start)
     launch.run()
     return launch.run, launch.outputs

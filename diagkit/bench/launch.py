@@ -74,10 +74,16 @@ def _from_device(value: Any) -> Any:
     return (value.float() if narrow else value).numpy()
 
 
-def bind(program: Program, target: str, arrays: Mapping[str, Any], counting: bool = False) -> Bound:
-    """Check the arrays and bind the program to them. Raises InputError as `Program.run` does."""
-    known = {name: size for name, size in program.sizes if name in program.term.axes}
-    engine, start = open_arrays(program.term, arrays, sizes=known)
+def bind(
+    program: Program,
+    target: str,
+    arrays: Mapping[str, Any],
+    sizes: Mapping[str, int] | None = None,
+    counting: bool = False,
+) -> Bound:
+    """Check the arrays and bind the program to them; `sizes` where no array tells them. Raises InputError as
+    `Program.run` does."""
+    engine, start = open_arrays(program.term, arrays, sizes={**(sizes or {}), **program.known})
     check_bound(program, engine.sizes)
     check_pairs(program, engine.sizes)
     row = ENGINES[target]

@@ -160,7 +160,7 @@ def measure(
     if repeats < 1:
         raise InputError(f"{repeats} repeats time nothing", remedy="use at least 1")
     place = device(target)
-    bound = bind(program, target, arrays)
+    bound = bind(program, target, arrays, sizes)
     flops = contraction_flops(program, sizes)
     bound.launch.run()
     rivals = [rival(name, program.term, arrays, bound.results, sizes) for name in against]

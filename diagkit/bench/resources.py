@@ -111,13 +111,13 @@ def check_needs(program: Program, row: Architecture) -> None:
 def _remedy(program: Program, row: Architecture) -> str:
     """Tiles that fit, found by halving the largest of those that have a name; else what to do instead."""
     sizes = dict(program.sizes)
-    while tiles := {name: n for name, n in sizes.items() if name not in program.term.axes and n > LEAST_TILE}:
+    while tiles := {name: n for name, n in sizes.items() if name not in program.known and n > LEAST_TILE}:
         largest = max(tiles, key=lambda name: tiles[name])
         sizes[largest] = max(sizes[largest] // 2, LEAST_TILE)
         try:
             smaller = lower(program.term, **sizes)
             if all(needs(kernel, smaller, row).reason(row, far=1) is None for kernel in smaller.kernels):
-                named = [f"{name}={n}" for name, n in sizes.items() if name not in program.term.axes]
+                named = [f"{name}={n}" for name, n in sizes.items() if name not in program.known]
                 return f"use smaller tiles: {', '.join(named)}"
         except DiagkitError:
             continue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diagkit.program import Compute, For, Init, Kernel, Load, Statement, Update
-from diagkit.term import Contract, FormatError, Map, View, Wire, names, size
+from diagkit.term import Contract, FormatError, Map, Wire, names, size
 
 Order = tuple[str, ...]
 
@@ -94,7 +94,7 @@ def _formulas(statement: Statement) -> Iterable[Any]:
     if isinstance(statement, For):
         bounds = statement.lo, statement.hi, statement.full_lo, statement.full_hi
         return tuple(bound for bound in bounds if hasattr(bound, "free_symbols"))
-    return (box.expr,) if isinstance(box, Map) else box.coordinates if isinstance(box, View) else ()
+    return () if box is None else box.formulas
 
 
 def element(kernel: Kernel, wire: str) -> str:

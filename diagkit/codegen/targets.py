@@ -35,7 +35,7 @@ def check_target(target: str) -> None:
 
 def check_tiles(program: Program) -> None:
     """Refuse a program in which the size of a tile is open."""
-    open_tiles = [name for name in program.missing if name not in program.term.axes]
+    open_tiles = [name for name in program.missing if name not in program.term.open_sizes]
     if open_tiles:
         raise InputError(
             f"tile {open_tiles[0]!r} has no number yet",

@@ -57,8 +57,8 @@ def quantize(
     One scale is shared along `over` (everything where nothing is named) and along blocks of given widths. The
     scales come back behind the contraction where it does not sum over their axes; otherwise, and with a `zero`
     for each scale (see `ops.quantize_affine`), the codes are turned into numbers in front of it. `order` is that
-    of the axes of the codes in memory: 8-bit products want the summed axis last. Raises FormatError for a format
-    without codes, TermError as `cast`.
+    of the last axes of the codes in memory, after those it does not name: 8-bit products want the summed axis last.
+    Raises FormatError for a format without codes, TermError as `cast`.
 
     >>> from diagkit.term import Term
     >>> q, x, d = ops.axes("q x d")
@@ -71,7 +71,7 @@ def quantize(
     value = operand(term, source)
     shared = None if over is None else [axis_of(term, source, one) for one in _several(over)]
     widths = {axis_of(term, source, axis).name: width for axis, width in blocks.items()}
-    laid = None if order is None else [axis_of(term, source, one) for one in order]
+    laid = None if order is None else _laid(value.axes, [axis_of(term, source, one) for one in _several(order)])
     if zero:
         codes, scales, zeros = ops.quantize_affine(value, dtype, shared, scale=scale, called=wire, **widths)
         made = _with_zeros(term, wire, source, (_laid_out(codes, laid), scales, zeros), dtype, widths)
@@ -97,6 +97,11 @@ def _reason(wire: str, dtype: str, scales: Node, zero: bool) -> str:
     kept = ", ".join(names(scales.axes))
     shared = f"one scale {'and zero ' if zero else ''}{f'for each {kept}' if kept else 'for all'}"
     return f"{wire} is rounded to codes in {dtype}, {shared}"
+
+
+def _laid(axes: Iterable[Axis], last: list[Axis]) -> list[Axis]:
+    """The axes with those that are named last, in the order in which they are named."""
+    return [axis for axis in axes if axis not in last] + last
 
 
 def _laid_out(codes: Node, order: list[Axis] | None) -> Node:

@@ -55,19 +55,19 @@ def evaluate(term: Term, arrays: Mapping[str, Any]) -> Any:
     return _run(term, arrays, None)
 
 
-def reference(term: Term, arrays: Mapping[str, Any]) -> Any:
-    """As `evaluate`, computed and returned in float64.
+def reference(term: Term, arrays: Mapping[str, Any], sizes: Mapping[str, int] | None = None) -> Any:
+    """As `evaluate`, computed and returned in float64; `sizes` (elements) where no array tells them.
 
     >>> import diagkit as dk
     >>> import numpy as np
     >>> reference(dk.Diagram(2 * dk.array("X", dk.axis("x"))), {"X": np.float16([1.0, 2.0])}).dtype
     dtype('float64')
     """
-    return _run(term, arrays, "float64")
+    return _run(term, arrays, "float64", sizes)
 
 
-def _run(term: Term, arrays: Mapping[str, Any], force: str | None) -> Any:
-    engine, start = open_arrays(term, arrays, force)
+def _run(term: Term, arrays: Mapping[str, Any], force: str | None, sizes: Mapping[str, int] | None = None) -> Any:
+    engine, start = open_arrays(term, arrays, force, sizes)
     refuse_larger(term, engine.shape, np.dtype(str(engine.compute).removeprefix("torch.")).itemsize)
     with np.errstate(all="ignore"):
         made = term.fold(_cases(engine, term), start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from diagkit.term import Array, Axis, Box, DiagkitError, InputError, Term, View, coordinate, exact
@@ -103,6 +103,7 @@ def bind_sizes(
     _bind_derived(term, bound)
     _bind_renamed(term, bound)
     _bind_derived(term, bound)
+    _refuse_unknown(name for name in term.open_sizes if name not in bound)
     return {name: length for name, (length, _) in bound.items()}
 
 
@@ -118,8 +119,21 @@ def _bind(bound: dict[str, tuple[int, str]], axis: Axis, length: int, wire: str,
         )
 
 
+def _refuse_unknown(sizes: Iterable[str]) -> None:
+    """Refuse what a formula names and no array tells."""
+    for name in sizes:
+        raise InputError(
+            f"a formula names the size of {name!r}, and no array has it",
+            axis=name,
+            remedy=f"lower it with {name}=... and run that, or give the axis a length: dk.axis({name!r}, 16)",
+        )
+
+
 def _bind_derived(term: Term, bound: dict[str, tuple[int, str]]) -> None:
-    """A derived axis has the size that its formula gives, on every array."""
+    """A derived axis has the size that its formula gives, on every array; one that is as long as another axis, which
+    no array has, tells the size of that one."""
+    for axis in (axis for axis in term.axes.values() if axis.derived and axis.size.is_Symbol and axis.name in bound):
+        bound.setdefault(axis.size.name, bound[axis.name])
     numbers = term.numbers({name: length for name, (length, _) in bound.items()})
     for axis in (axis for axis in term.axes.values() if axis.derived and axis.name in numbers):
         number = numbers[axis.name]

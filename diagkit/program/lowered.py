@@ -21,6 +21,8 @@ class Lowered:
     >>> made = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E"), name="exp").group(x="g_x").lower()
     >>> made.missing, made.at(x=8, g_x=4).missing, made.deepest, made.pseudocode() == str(made)
     (('x', 'g_x'), (), 1, True)
+    >>> made.at(x=8, g_x=4).known
+    {'x': 8}
     """
 
     term: Term
@@ -44,6 +46,11 @@ class Lowered:
         """Names of the axes and tiles that still have no number."""
         return tuple(name for name in accepted(self.term, self.deepest) if name not in dict(self.sizes))
 
+    @property
+    def known(self) -> dict[str, int]:
+        """The sizes that have a number, in elements: of axes, and those that only formulas name."""
+        return self.term.numbers(dict(self.sizes))
+
     def __repr__(self) -> str:
         return self.pseudocode()
 
@@ -51,10 +58,6 @@ class Lowered:
 
     def _repr_html_(self) -> str:
         return f'<pre style="{MONOSPACE}">{escape(self.pseudocode())}</pre>'
-
-    def _axes(self) -> dict[str, int]:
-        """The axes that have a number."""
-        return self.term.numbers(dict(self.sizes))
 
     def _bound(self, engine: Engine) -> Self:
         """The program at the sizes of the arrays; an InputError where tiles are still missing."""

@@ -67,10 +67,10 @@ class Nested(Lowered):
         if arrays:
             return self._run(arrays)[1]
         self._need(self.missing)
-        return walk_nests(self.nests, self._axes())
+        return walk_nests(self.nests, self.known)
 
     def _run(self, arrays: Mapping[str, Any]) -> tuple[Any, LevelCount]:
-        engine, start = open_arrays(self.term, arrays, sizes=self._axes())
+        engine, start = open_arrays(self.term, arrays, sizes=self.known)
         ready = self._bound(engine)
         with np.errstate(all="ignore"):
             slow, count = run_nests(ready.nests, engine, start)

@@ -80,10 +80,10 @@ class Program(Lowered):
         if arrays:
             return self._run(arrays)[1]
         self._need(self.missing)
-        return walk_kernels(self.kernels, self._axes())
+        return walk_kernels(self.kernels, self.known)
 
     def _run(self, arrays: Mapping[str, Any]) -> tuple[Any, Count]:
-        engine, start = open_arrays(self.term, arrays, sizes=self._axes())
+        engine, start = open_arrays(self.term, arrays, sizes=self.known)
         ready = self._bound(engine)
         with np.errstate(all="ignore"):
             slow, count = run_kernels(ready.kernels, engine, start)

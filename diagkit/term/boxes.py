@@ -158,8 +158,8 @@ class Box:
 
     >>> import diagkit as dk
     >>> box = dk.Diagram(dk.exp(dk.array("X", dk.axis("x")), name="E")).box("E")
-    >>> box.name, box.axes, box.inputs, box.kind
-    ('E', (Axis('x'),), ('X',), 'map')
+    >>> box.name, box.axes, box.inputs, box.kind, box.formulas
+    ('E', (Axis('x'),), ('X',), 'map', (exp(a0),))
     """
 
     name: str
@@ -173,6 +173,11 @@ class Box:
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def formulas(self) -> tuple[Any, ...]:
+        """What it computes with beside its inputs: the expression of a map, the coordinates of a view."""
+        return ()
 
 
 def _tuple_text(value: Any) -> str:
@@ -190,10 +195,17 @@ class Map(Box):
     >>> from diagkit.term.symbols import arg
     >>> Map("Y", (Axis("x"),), ("X",), 2 * arg(0))
     Map('Y', (Axis('x'),), ('X',), (2)*(arg(0)))
+    >>> Map("Y", (Axis("x"),), ("X",), 2 * arg(0)).formulas
+    (2*a0,)
     """
 
     expr: Any
     kind: ClassVar[str] = "map"
+
+    @property
+    def formulas(self) -> tuple[Any, ...]:
+        """Its expression."""
+        return (self.expr,)
 
 
 @dataclass(frozen=True, repr=False)
@@ -254,10 +266,17 @@ class View(Box):
     >>> from diagkit.term.symbols import coordinate
     >>> View("Y", (Axis("t"),), ("X",), (coordinate("t") + 1,))
     View('Y', (Axis('t'),), ('X',), (coordinate('t') + 1, ))
+    >>> View("Y", (Axis("t"),), ("X",), (coordinate("t") + 1,)).formulas
+    (t + 1,)
     """
 
     coordinates: tuple[Any, ...]
     kind: ClassVar[str] = "view"
+
+    @property
+    def formulas(self) -> tuple[Any, ...]:
+        """Its coordinates."""
+        return self.coordinates
 
 
 @dataclass(frozen=True, repr=False)

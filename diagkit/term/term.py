@@ -13,7 +13,7 @@ from diagkit.term.boxes import Array, Axes, Axis, Block, Box, names
 from diagkit.term.check import check_term, wire_format
 from diagkit.term.errors import AxisError, TermError
 from diagkit.term.labels import Label, Step, StreamForm
-from diagkit.term.symbols import exact, size
+from diagkit.term.symbols import Size, exact, size
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,8 @@ class Term:
         return {axis.name: axis for wire in self.wires.values() for axis in wire.axes}
 
     def numbers(self, given: Mapping[str, int]) -> dict[str, int]:
-        """The size of every axis that has a number, in elements: its own, the one `given`, or derived.
+        """The size of every axis that has a number, in elements: its own, the one `given`, or derived; and what is
+        `given` of sizes that only formulas name.
 
         >>> x = Axis("x")
         >>> Term((Array("X", (x,)), Array("scale", (x.blocks(64),))), (), ("X",)).numbers({"x": 100})
@@ -173,13 +174,16 @@ class Term:
         known |= {name: axis.length for name, axis in self.axes.items() if isinstance(axis.length, int)}
         values = {size(name): exact(number) for name, number in known.items()}
         found = {name: axis.size.xreplace(values) for name, axis in self.axes.items()}
-        return {name: int(number) for name, number in found.items() if number.is_Integer}
+        beside = {name: given[name] for name in self.open_sizes if name in given and name not in self.axes}
+        return {name: int(number) for name, number in found.items() if number.is_Integer} | beside
 
     @cached_property
     def open_sizes(self) -> tuple[str, ...]:
-        """The sizes that must be given: axes without a length, then what derived sizes name beside them."""
+        """The sizes that must be given: axes without a length, then what formulas (of sizes too) name beside them."""
         free = [name for name, axis in self.axes.items() if axis.length is None]
-        named = {symbol.name for axis in self.axes.values() if axis.derived for symbol in axis.size.free_symbols}
+        formulas = [formula for box in self.flat for formula in box.formulas]
+        named = {one.name for axis in self.axes.values() if axis.derived for one in axis.size.free_symbols}
+        named |= {one.name for formula in formulas for one in formula.free_symbols if isinstance(one, Size)}
         return (*free, *sorted(named - set(self.axes)))
 
     def axis(self, name: str) -> Axis:
