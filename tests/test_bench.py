@@ -1,5 +1,6 @@
 """Kernels checked, counted and timed: what each result says, and what is refused before anything is timed."""
 
+import time
 import warnings
 
 import examples
@@ -11,6 +12,7 @@ import diagkit as dk
 from diagkit import ops
 from diagkit.bench import Check, Compared, Kernel, KernelError, Measured, Times, numba_run, triton_run
 from diagkit.bench import check as checking
+from diagkit.bench import measure as measuring
 from diagkit.bench.blas import _control, one_blas_thread
 from diagkit.bench.launch import check_pairs, packed, unpacked
 from diagkit.bench.rivals import roles
@@ -140,6 +142,23 @@ def test_causal_attention_is_timed_against_causal_attention():
     made.check()
     found = made.measure(against="torch-sdpa", repeats=1, cold=True, q=64, x=64, d=16, e=16)
     assert found.cold and "emptied" in str(found)
+
+
+def test_each_contestant_waits_until_the_one_before_has_come_to_rest(attention, monkeypatch):
+    """Threads of OpenMP turn in circles for a while after their work."""
+    attention.check()
+    spans = []
+
+    def once(run, cold, rest_s):
+        begun = time.perf_counter()
+        found = timed_once(run, cold, rest_s)
+        spans.append((time.perf_counter() - begun, found))
+        return found
+
+    timed_once = measuring._once
+    monkeypatch.setattr(measuring, "_once", once)
+    attention.measure(against="numpy", repeats=2)
+    assert len(spans) == 4 and all(whole - timed >= measuring.REST_S for whole, timed in spans)
 
 
 def test_rivals_that_compute_something_else_are_refused():

@@ -20,6 +20,10 @@ from diagkit.term import InputError
 _FLUSH_BYTES = 1 << 28
 
 
+REST_S = 0.03
+"""Seconds before each timed run on a CPU. Threads of OpenMP turn in circles for some 10 ms after their work, waiting
+for more, and would take a core from whoever runs next: the one after torch seemed up to 20 % slower than it is."""
+
 UNEVEN = 1.0
 """The spread of rounds, of their median, beyond which ratios mean little."""
 
@@ -156,7 +160,8 @@ def measure(
     repeats: int,
     cold: bool,
 ) -> Measured:
-    """Warm everything up, then time the kernel and each rival once per round."""
+    """Warm everything up, then time the kernel and each rival once per round, each when the one before has come to
+    rest."""
     if repeats < 1:
         raise InputError(f"{repeats} repeats time nothing", remedy="use at least 1")
     place = device(target)
@@ -165,7 +170,8 @@ def measure(
     bound.launch.run()
     rivals = [rival(name, program.term, arrays, bound.results, sizes) for name in against]
     contestants = [Rival("kernel", bound.launch.run, flops), *rivals]
-    rounds = [[_once(one.run, cold) for one in contestants] for _ in range(repeats)]
+    rest_s = REST_S if target == "numba" else 0.0
+    rounds = [[_once(one.run, cold, rest_s) for one in contestants] for _ in range(repeats)]
     times = [
         Times(one.name, tuple(column), one.flops if one.flops is not None else flops)
         for one, column in zip(contestants, zip(*rounds, strict=True), strict=True)
@@ -179,7 +185,8 @@ def contraction_flops(program: Program, sizes: Mapping[str, int]) -> int:
     return lower(program.term, **{**dict(program.sizes), **open_axes}).count().flops
 
 
-def _once(run: Callable[[], Any], cold: bool) -> float:
+def _once(run: Callable[[], Any], cold: bool, rest_s: float) -> float:
+    time.sleep(rest_s)
     if cold:
         np.ones(_FLUSH_BYTES, np.int8).sum()
     start = time.perf_counter()
