@@ -14,7 +14,7 @@ import diagkit.derive
 import diagkit.term
 from diagkit import ops
 from diagkit.derive import fuse, hoist, stream
-from diagkit.derive.sums import LEMMA
+from diagkit.derive.moments import LEMMA
 from diagkit.term import Contract, Label, Reduce, names, size
 
 TRIALS = 200

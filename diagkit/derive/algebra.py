@@ -84,10 +84,10 @@ def split_terms(expr: Any, inside: Symbols, waiting: Symbols) -> tuple[Any, Any]
     return sympy.Add(*outside), sympy.Add(*rest)
 
 
-def hide(expr: Any) -> tuple[Any, dict[Any, Any]]:
+def hide(expr: Any, hidden: dict[Any, Any] | None = None) -> tuple[Any, dict[Any, Any]]:
     """`expr` as a polynomial: every part that is none (a function, a root, 1 / n) behind a symbol of its
-    own, and what each of these symbols hides."""
-    hidden: dict[Any, Any] = {}
+    own, and what each of these symbols hides. Symbols that are `hidden` already are used again."""
+    hidden = {} if hidden is None else hidden
     return _hide(expr, hidden), hidden
 
 
@@ -258,7 +258,7 @@ def is_nonnegative(expr: Any, summand: Mapping[Any, Any]) -> bool:
         return all(is_nonnegative(part, summand) for part in expr.args)
     if expr.is_Pow and expr.exp.is_number:
         return bool(expr.exp.is_even) or is_nonnegative(expr.base, summand)
-    return bool(expr.is_nonnegative)
+    return isinstance(expr, sympy.exp) or bool(expr.is_nonnegative)
 
 
 def bases(expr: Any) -> set[Any]:

@@ -104,7 +104,7 @@ class Writer:
         name, new = _bare(symbol).name, symbol.name.endswith(NEW)
         if name in self.state:
             return self.advanced(name, versions) if new else self._old(name, versions)
-        if _bare(symbol) in self.sums.centres:
+        if _bare(symbol) in self.sums.moments.centres:
             return self._deviation(_bare(symbol))
         if self.chain.waits.get(name):
             return self._copy(name, new or self.chain.carries(name), versions)
@@ -128,7 +128,7 @@ class Writer:
 
     def _deviation(self, symbol: Any) -> str:
         """Deviations from the mean as it is after the chunk."""
-        centre = self.sums.centres[symbol]
+        centre = self.sums.moments.centres[symbol]
         mean = self.map(f"{centre.total.name}.mean", self.over_wires(self._later(centre.mean), CHUNK))
         return self.map(symbol.name, self.over_wires(centre.of, CHUNK) - value(mean))
 

@@ -9,10 +9,11 @@ import sympy
 from diagkit.derive.algebra import NEW, gathered, renewed
 from diagkit.derive.attained import ATTAINED
 from diagkit.derive.history import Identity
+from diagkit.derive.moments import LEMMA
 from diagkit.derive.partial import COMBINE, Accumulator
 from diagkit.derive.ranked import RANKED
 from diagkit.derive.sort import Sorted
-from diagkit.derive.sums import LEMMA, Sums
+from diagkit.derive.sums import Sums
 from diagkit.term import plain, quotient, value
 
 _SHORT = {"max": "m", "sum": "z", "min": "n", "product": "p"}

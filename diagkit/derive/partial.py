@@ -49,12 +49,14 @@ class Accumulator:
 
 @dataclass(frozen=True)
 class Centre:
-    """A deviation from a running mean: the values `of` minus the partial sum `total` over the count."""
+    """A deviation from a running mean: the values `of` minus the partial sum `total` over the count, which is the
+    sum of `weight`."""
 
     symbol: Any
     of: Any
     total: Any
     count: Any
+    weight: Any
 
     @property
     def mean(self) -> Any:

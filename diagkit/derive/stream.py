@@ -14,9 +14,10 @@ from diagkit.derive.form import CHUNK, END, SIDES, Writer
 from diagkit.derive.group import make_label, refuse_wider
 from diagkit.derive.history import AnyTerm, relabel, take
 from diagkit.derive.identity import identities, method
+from diagkit.derive.moments import LEMMA
 from diagkit.derive.ranked import RANKED
 from diagkit.derive.sort import Sorted
-from diagkit.derive.sums import LEMMA, Sums
+from diagkit.derive.sums import Sums
 from diagkit.derive.unseen import bare_shift
 from diagkit.derive.windows import ordered
 from diagkit.term import Box, Label, Region, State, StreamError, StreamForm, Term, names, value

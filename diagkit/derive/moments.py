@@ -1,0 +1,182 @@
+"""Sums of polynomials in what still changes: as sums of powers, or better as sums of powers of deviations.
+
+A term of a polynomial is a factor that no element enters times a sum that is carried. With u = a - c, c being the mean
+of the a that have been seen, sums of ``w u^p v^r`` move with the means by the binomial theorem: as c moves by -delta, u
+becomes u + delta, and what is multiplied out are sums of lower degree. Where c is the mean under the weights w
+themselves, ``w u`` sums to 0 and is not carried.
+"""
+
+from __future__ import annotations
+
+from itertools import product as combinations
+from typing import Any
+
+import sympy
+
+from diagkit.derive.algebra import ZERO, hide, product, renewed, terms
+from diagkit.derive.carried import Carried
+from diagkit.derive.means import Mean, means_in
+from diagkit.derive.partial import Centre
+from diagkit.term import plain, value
+
+LEMMA = "lemma: centred sums (Welford, Chan)"
+_MOST_TERMS = 64
+Written = tuple[Any, dict[Any, Mean]]
+
+
+class Moments:
+    """Finds the sums behind the polynomials of a region, and the means that deviations in them are taken from."""
+
+    def __init__(self, carried: Carried, lemma: bool) -> None:
+        self.carried, self.chain, self.lemma = carried, carried.chain, lemma
+        self.centres: dict[Any, Centre] = {}
+        self.deviations: dict[Any, Any] = {}
+
+    def expanded(self, name: str, box: Any, formulas: list[Any]) -> bool:
+        """One partial sum for each distinct product of summed factors; whether they can be carried."""
+        written = [self._terms(formula) for formula in formulas]
+        if len(list(combinations(*written))) > _MOST_TERMS:
+            return False
+        grouped: dict[Any, Any] = {}
+        for choice in combinations(*written):
+            cores = tuple(core for _, core in choice)
+            grouped[cores] = grouped.get(cores, ZERO) + product(factor for factor, _ in choice)
+        total = ZERO
+        for number, (cores, factor) in enumerate(grouped.items(), 1):
+            alone = name if factor == 1 else f"{name}.acc"
+            summed = self._moment(f"{name}.{number}" if len(grouped) > 1 else alone, box, cores)
+            if summed is None:
+                return False
+            total = total + factor * summed
+        self.carried.worth(name, total)
+        centred = any(core.free_symbols & set(self.centres) for cores in grouped for core in cores)
+        self.carried.methods[name] = LEMMA if centred else "power sums"
+        return True
+
+    def _terms(self, formula: Any) -> list[tuple[Any, Any]]:
+        """(what is multiplied on at the end, what is summed) for each term of a polynomial."""
+        parts = []
+        for factors in self._chosen(formula):
+            inside = self.chain.inside(factors, self.carried.over)
+            summed = [factor for factor in factors if factor.free_symbols & inside]
+            parts.append((product(f for f in factors if f not in summed), product(summed)))
+        return parts
+
+    def _chosen(self, formula: Any) -> list[list[Any]]:
+        """The terms of a polynomial: over deviations where it has any, else as it is written."""
+        if self.lemma:
+            worth = self.carried.written(formula)
+            found = [self._centred(one) for one in dict.fromkeys((worth, self.chain.full(worth)))]
+            chosen, used = min(found, key=lambda one: len(one[0]) if one[1] else _MOST_TERMS)
+            if used:
+                self.centres |= {symbol: self._centre(symbol, mean) for symbol, mean in used.items()}
+                return chosen
+        return terms(*hide(formula))
+
+    def _centred(self, formula: Any) -> tuple[list[list[Any]], dict[Any, Mean]]:
+        """The terms of a formula over deviations a - mean(a), wherever that takes no more terms; and these means."""
+        polynomial, hidden = hide(formula)
+        chosen, used = terms(polynomial, hidden), dict[Any, Mean]()
+        known = self.carried.by_name()
+        for total in sorted(polynomial.free_symbols & set(map(value, known)), key=str):
+            for mean in means_in(hidden, known[total.name], self.carried):
+                written = self._over_deviations(polynomial, mean, hidden)
+                parts = [] if written is None else terms(written, hidden)
+                if written is not None and len(parts) <= len(chosen):
+                    polynomial, chosen = written, parts
+                    used[self._deviation(mean)] = mean
+                    break
+        return chosen, used
+
+    def _over_deviations(self, polynomial: Any, mean: Mean, hidden: dict[Any, Any]) -> Any | None:
+        """The polynomial with total = (a - deviation) / inverse, where that leaves no total in it."""
+        total, inverse = value(mean.total.name), mean.inverse
+        of = hide(mean.of, hidden)[0]
+        written = sympy.expand(polynomial.xreplace({total: (of - self._deviation(mean)) / inverse}))
+        cancelled = not written.has(total) and not (inverse.is_Symbol and written.has(1 / inverse))
+        return written if cancelled else None
+
+    def _deviation(self, mean: Mean) -> Any:
+        """The symbol of the deviations from a mean."""
+        key = mean.total.name, mean.of
+        if key not in self.deviations:
+            name = f"{mean.of if mean.of.is_Symbol else mean.total.name}.deviation"
+            axes = self.chain.joined(mean.of * value(mean.total.name))
+            self.deviations[key] = value(self.chain.fresh(name, axes))
+        return self.deviations[key]
+
+    def _centre(self, symbol: Any, mean: Mean) -> Centre:
+        """What deviations from this mean need: the sum of the weights seen, or the count."""
+        seen = mean.sum if mean.sum is not None else self.carried.seen(mean.total.over)
+        return Centre(symbol, mean.of, value(mean.total.name), seen, mean.weight)
+
+    def _moment(self, name: str, box: Any, cores: tuple[Any, ...]) -> Any | None:
+        """The sum of a product of summed factors, as a formula of what is carried; None where unlawful."""
+        kept = [(core, source) for core, source in zip(cores, box.inputs, strict=True) if core != 1]
+        if not kept:
+            return self.carried.number(tuple(self.carried.over))
+        cores, sources = tuple(core for core, _ in kept), tuple(source for _, source in kept)
+        if self._cancels(product(cores)):
+            return ZERO
+        if not any(core.free_symbols & set(self.centres) for core in cores):
+            ratio = self.carried.correction(list(cores))
+            return None if ratio is None else self.carried.partial(name, box, cores, sources, ratio)
+        return self._moving(name, box, cores, sources)
+
+    def _cancels(self, core: Any) -> bool:
+        """Whether these are deviations from the mean of just what is summed: they sum to 0."""
+        return any(
+            set(self.carried.by_name()[centre.total.name].over) == self.carried.over
+            and self._full(core) == self._full(centre.weight * centre.symbol)
+            for centre in self.centres.values()
+            if centre.symbol in core.free_symbols
+        )
+
+    def _full(self, core: Any) -> Any:
+        return plain(self.chain.full(core))
+
+    def _moving(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...]) -> Any | None:
+        """A sum with powers of deviations: as the mean moves by -delta, (u + delta)^p is multiplied out."""
+        known = self.carried.known(cores)
+        if known is not None:
+            return known
+        centres = set(self.centres)
+        still = product(f for f in sympy.Mul.make_args(product(cores)) if not f.free_symbols & centres)
+        ratio = self.carried.correction([still])
+        if ratio is None:
+            return None
+        name = self.carried.named(name, box, cores)
+        used = sorted(product(cores).free_symbols & centres, key=str)
+        moves = {symbol: value(f"\0move{number}") for number, symbol in enumerate(used)}
+        carry = self._moved(name, box, cores, sources, moves)
+        if carry is None:
+            return None
+        deltas = {move: self._delta(self.centres[symbol]) for symbol, move in moves.items()}
+        self.carried.add(name, box, cores, sources, ratio * carry.xreplace(deltas))
+        return value(name)
+
+    def _delta(self, centre: Centre) -> Any:
+        changing = set(map(value, self.carried.by_name()))
+        later = {symbol: renewed(symbol) for symbol in centre.mean.free_symbols & changing}
+        return centre.mean - centre.mean.xreplace(later)
+
+    def _moved(self, name: str, box: Any, cores: Any, sources: Any, moves: dict[Any, Any]) -> Any | None:
+        written = [terms(*hide(core.xreplace({s: s + move for s, move in moves.items()}))) for core in cores]
+        total = ZERO
+        moving = set(moves.values())
+        for choice in combinations(*written):
+            factor = product(f for factors in choice for f in factors if f.free_symbols & moving or f.is_number)
+            rest = tuple(product(f for f in fs if not (f.free_symbols & moving or f.is_number)) for fs in choice)
+            summed = value(name) if rest == cores else self._lower(name, box, rest, sources)
+            if summed is None:
+                return None
+            total = total + factor * summed
+        return total
+
+    def _lower(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...]) -> Any | None:
+        """A sum of lower degree in the deviations; 1 sums to the count."""
+        kept = tuple((core, source) for core, source in zip(cores, sources, strict=True) if core != 1)
+        if not kept:
+            return self.carried.seen(tuple(self.carried.over))
+        cut = type(box)(**{**vars(box), "inputs": tuple(source for _, source in kept)})
+        return self._moment(f"{name}.weight", cut, tuple(core for core, _ in kept))

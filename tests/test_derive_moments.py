@@ -1,0 +1,187 @@
+"""Central moments that stream: no digits are lost where the mean is large, whatever the weights."""
+
+from functools import reduce
+from operator import mul
+
+import numpy as np
+import pytest
+from derive_cases import e, q, x
+from fold import Fold
+from test_derive_stream import random_cuts, tree
+
+import diagkit as dk
+from diagkit import ops
+from diagkit.derive import fuse, split, stream
+from diagkit.derive.moments import LEMMA
+
+OFFSETS = (0.0, 1e4, 1e8)
+SIZES = {"q": 3, "x": 23, "e": 2}
+S, X, Y = dk.array("S", q, x), dk.array("X", q, x), dk.array("Y", q, x)
+R, V = dk.array("R", x, e), dk.array("V", x, e)
+
+
+def softmax_weights(power=2, S=S):
+    """The central moment of X under a softmax of S."""
+    P = dk.softmax(S, over=x, name="P")
+    mean = dk.total(P * X, x, name="mean")
+    return dk.total(P * (X - mean) ** power, x, name="M")
+
+
+def contracted_weights():
+    """The spread of the values around what attention answers."""
+    P = dk.softmax(S, over=x, name="P")
+    O = dk.einsum("q x, x e -> q e", P, V, name="O")
+    return dk.einsum("q x, q x e -> q e", P, (V - O) ** 2, name="M")
+
+
+def mapped_weights(weigh, near=X):
+    """The variance of X under weights that are made of data, divided by their sum at the end."""
+    weight = weigh(near)
+    sum_ = dk.total(weight, x, name="W")
+    mean = dk.total(weight * X, x) / sum_
+    return (dk.total(weight * (X - mean) ** 2, x, name="moment") / sum_).named("M")
+
+
+def written_twice():
+    """The same map of the data in the mean and in the deviation, once each."""
+    P = dk.softmax(S, over=x, name="P")
+    mean = dk.total(P * (X * 2 + Y), x, name="mean")
+    return dk.total(P * (2 * X + Y - mean) ** 2, x, name="M")
+
+
+def comoment():
+    """The covariance of X and Y under a softmax."""
+    P = dk.softmax(S, over=x, name="P")
+    mean, other = (dk.total(P * one, x) for one in (X, Y))
+    return dk.total(P * (X - mean) * (Y - other), x, name="M")
+
+
+def comoments():
+    """Every feature of V against every row of X: a contraction of two deviations."""
+    centred = X - dk.mean(X, over=x, name="mean")
+    return dk.einsum("q x, x e -> q e", centred, V - dk.mean(V, over=x, name="other"), name="M")
+
+
+def equal_weights(power):
+    """A central moment, all weights alike."""
+    return dk.total((X - dk.mean(X, over=x, name="mean")) ** power, x, name="M")
+
+
+def softmax_of(scores):
+    """The weights, in the precision of the scores."""
+    weight = np.exp(scores - scores.max(-1, keepdims=True))
+    return weight / weight.sum(-1, keepdims=True)
+
+
+def exact(weight, *factors):
+    """sum w (a - mean a) (b - mean b) ... in two passes."""
+    weight = weight / weight.sum(-1, keepdims=True)
+    return (weight * reduce(mul, (one - (weight * one).sum(-1, keepdims=True) for one in factors))).sum(-1)
+
+
+ALIKE = np.ones(SIZES["x"])
+CASES = {
+    "softmax": (softmax_weights, lambda S, X, Y, V: exact(softmax_of(S), X, X)),
+    "softmax, third": (lambda: softmax_weights(3), lambda S, X, Y, V: exact(softmax_of(S), X, X, X)),
+    "softmax, fourth": (lambda: softmax_weights(4), lambda S, X, Y, V: exact(softmax_of(S), X, X, X, X)),
+    "softmax of itself": (lambda: softmax_weights(2, X), lambda S, X, Y, V: exact(softmax_of(X), X, X)),
+    "softmax, contracted": (
+        contracted_weights,
+        lambda S, X, Y, V: exact(softmax_of(S)[:, None], V.T[None], V.T[None]),
+    ),
+    "written twice": (written_twice, lambda S, X, Y, V: exact(softmax_of(S), 2 * X + Y, 2 * X + Y)),
+    "squares": (lambda: mapped_weights(lambda X: X * X), lambda S, X, Y, V: exact(X * X, X, X)),
+    "magnitudes": (lambda: mapped_weights(dk.absolute), lambda S, X, Y, V: exact(abs(X), X, X)),
+    "exponentials": (lambda: mapped_weights(dk.exp, S), lambda S, X, Y, V: exact(np.exp(S), X, X)),
+    "softmax, covariance": (comoment, lambda S, X, Y, V: exact(softmax_of(S), X, Y)),
+    "covariances": (comoments, lambda S, X, Y, V: 23 * exact(ALIKE, X[:, None], V.T[None])),
+    "third": (lambda: equal_weights(3), lambda S, X, Y, V: 23 * exact(ALIKE, X, X, X)),
+    "fourth": (lambda: equal_weights(4), lambda S, X, Y, V: 23 * exact(ALIKE, X, X, X, X)),
+}
+
+
+def diagram(name):
+    made = CASES[name][0]()
+    return dk.Diagram(made, name=name)
+
+
+def data(made, offset, rng):
+    """Values around the offset, scores around 0."""
+    arrays = {}
+    for one in made.inputs:
+        drawn = rng.standard_normal([SIZES[axis.name] for axis in one.axes])
+        arrays[one.name] = 3 * drawn if one.name == "S" else drawn + offset
+    return arrays
+
+
+def wanted(name, arrays):
+    """The moment in long double."""
+    long = {one: np.asarray(value, np.longdouble) for one, value in arrays.items()}
+    return CASES[name][1](*(long.get(one) for one in "SXYV"))
+
+
+def error(found, right):
+    return float(np.max(np.abs(found - right) / max(1, np.max(np.abs(right)))))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_split_and_no_merge_tree_loses_digits(name):
+    """A mean that is known to its last digit leaves offset * 1e-16 of a moment; power sums leave nothing at 1e8."""
+    made, rng = diagram(name), np.random.default_rng(7)
+    flash = stream(fuse(made), x="s_x")
+    assert flash.forms[0].method == LEMMA
+    for offset in OFFSETS:
+        arrays = data(made, offset, rng)
+        right = wanted(name, arrays)
+        fold = Fold(flash, flash.forms[0], arrays, SIZES)
+        for _ in range(20):
+            for state in (fold.fold(random_cuts(23, rng)), tree(fold, random_cuts(23, rng), rng)):
+                (found,) = fold.finish(state).values()
+                assert error(found, right) < 300 * np.finfo(float).eps * (1 + offset), (offset, name)
+
+
+def test_power_sums_lose_every_digit():
+    """What the lemma is for, and that the test above can fail."""
+    made, rng = diagram("softmax"), np.random.default_rng(7)
+    flash = stream(fuse(made), x="s_x", lemma=False)
+    arrays = data(made, 1e8, rng)
+    fold = Fold(flash, flash.forms[0], arrays, SIZES)
+    (found,) = fold.finish(fold.fold([0, 7, 23])).values()
+    assert error(found, wanted("softmax", arrays)) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "states"),
+    [
+        ("softmax", ["P.max", "P.sum", "mean.acc", "M.acc"]),
+        ("softmax, third", ["P.max", "P.sum", "mean.acc", "M.acc", "M.acc.weight"]),
+        ("exponentials", ["W", "sum(f(f(S), X))", "moment"]),
+    ],
+)
+def test_the_state_is_the_sum_of_weights_the_mean_and_the_moments(name, states):
+    assert sorted(state.name for state in stream(fuse(diagram(name)), x="s_x").forms[0].state) == sorted(states)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_and_dead_chunks(name):
+    """An axis without positions, rows whose scores are all hidden, and a first chunk that is."""
+    made, rng = diagram(name), np.random.default_rng(3)
+    flash = stream(fuse(made), x="s_x")
+    arrays = data(made, 1e4, rng)
+    if "S" in arrays:
+        arrays["S"][0], arrays["S"][1, :9] = -np.inf, -np.inf
+    for length in (0, 23):
+        cut = {n: v[..., :length] if n in "SXY" else v[:length] for n, v in arrays.items()}
+        right = ops.reference(made, cut)
+        fold = Fold(flash, flash.forms[0], cut, {**SIZES, "x": length})
+        for cuts in ([0, length], [0, 0, min(length, 9), length]):
+            (found,) = fold.finish(fold.fold(cuts)).values()
+            np.testing.assert_allclose(found, right, rtol=1e-9, atol=1e-9)
+
+
+def test_parts_keep_the_digits():
+    """Split: two kernels, the second merges what is left of each part."""
+    made, rng = diagram("softmax"), np.random.default_rng(5)
+    arrays = data(made, 1e8, rng)
+    found = ops.reference(split(fuse(made), x=4), arrays)
+    assert error(found, wanted("softmax", arrays)) < 1e-6
