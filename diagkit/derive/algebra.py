@@ -214,7 +214,8 @@ def _taken_off(exponent: Any, extreme: Any, sign: Any) -> bool:
 def settles(carry: Any, extreme: Any, sign: Any) -> bool:
     """Whether a correction vanishes by itself while `extreme`, as it was, has seen nothing: where it enters
     exponents only, and there as a maximum (-inf) that is added or a minimum (+inf) that is taken off; or where
-    the correction only asks whether it has moved, and begins anew if it has."""
+    the correction only asks whether it has moved, and begins anew if it has. What `finite` wraps is a number."""
+    carry = carry.xreplace({finite(sign * extreme): ONE})
     carry = carry.xreplace({part: sympy.true for part in carry.atoms(sympy.Eq) if extreme in part.args})
     exponents = [part.args[0] for part in carry.atoms(sympy.exp)] + [
         p.exp for p in carry.atoms(sympy.Pow) if _is_power(p)
@@ -258,7 +259,7 @@ def is_nonnegative(expr: Any, summand: Mapping[Any, Any]) -> bool:
         return all(is_nonnegative(part, summand) for part in expr.args)
     if expr.is_Pow and expr.exp.is_number:
         return bool(expr.exp.is_even) or is_nonnegative(expr.base, summand)
-    return isinstance(expr, sympy.exp) or bool(expr.is_nonnegative)
+    return bool(expr.is_nonnegative) or isinstance(expr, sympy.exp) or bool(_is_power(expr) and expr.base.is_positive)
 
 
 def bases(expr: Any) -> set[Any]:

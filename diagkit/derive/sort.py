@@ -10,9 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from diagkit.derive.algebra import Symbols, factored
+from diagkit.derive.algebra import Symbols, factored, product
 from diagkit.derive.group import not_mapped
-from diagkit.term import Axes, Axis, Box, Cast, Index, Map, Reduce, Region, StreamError, Term, View, arg, names, value
+from diagkit.derive.logs import Signs, opened
+from diagkit.derive.partial import op_of
+from diagkit.term import (
+    Axes,
+    Axis,
+    Box,
+    Cast,
+    Index,
+    Map,
+    Reduce,
+    Region,
+    StreamError,
+    Term,
+    View,
+    arg,
+    names,
+    plain,
+    value,
+)
 
 
 class Sorted:
@@ -21,6 +39,7 @@ class Sorted:
     * `boxes`: its primitives by wire; `axes`: the axes of every wire, by symbol.
     * `reductions`: the wires made by reductions over the axis, in order.
     * `waits`: for every wire the reductions it waits for; `formula`: what it is in terms of them.
+    * `signs`: what each sum sums, which says whether it may be negative.
     """
 
     def __init__(self, term: Term, region: Region, axis: str) -> None:
@@ -30,6 +49,7 @@ class Sorted:
         self.waits: dict[str, tuple[str, ...]] = {}
         self.formula: dict[str, Any] = {}
         self.reductions: list[str] = []
+        self.signs = Signs({}, self.full)
         self.taken = set(term.wires)
         for box in self.boxes.values():
             self._sort(box)
@@ -98,6 +118,9 @@ class Sorted:
         elif enters and not self.carries(box.name):
             self.reductions.append(box.name)
             self.waits[box.name] = (box.name,)
+            if op_of(box) == "sum":
+                summed = product(self.formula.get(wire, value(wire)) for wire in box.inputs)
+                self.signs.summand[value(box.name)] = plain(self.full(summed))
         elif waits:
             self.formula[box.name] = self._formula(box, waits)
 
@@ -115,7 +138,7 @@ class Sorted:
     def _formula(self, box: Any, waits: tuple[str, ...]) -> Any:
         if isinstance(box, Map):
             parts = {arg(place): self.formula.get(wire, value(wire)) for place, wire in enumerate(box.inputs)}
-            return factored(box.expr.xreplace(parts), self.waiting)
+            return opened(factored(box.expr.xreplace(parts), self.waiting), self.waiting, self.signs)
         if not self.carries(box.name):
             return value(box.name)
         if isinstance(box, Cast):
