@@ -197,6 +197,9 @@ def test_the_cluster_rates_of_the_h800_have_a_source():
 
 COUNT, RATE, PEAK = "device.multiprocessors", "level.global.bandwidth_bytes_per_s", "peak.fp32_flop_per_s"
 
+CLOCKS, BLOCK = "device.clock_hz", "capacity_per_block_bytes"
+MADE, LESS = ('{ value = %d, source = "us", grade = "assumed" }' % value for value in (3, 2))  # noqa: UP031  # braces
+
 # Fault -> the text of SMALL to replace, its replacement, the field that the error must name, the reason.
 FAULTS = {
     "no source": ('value = 2, source = "us"', "value = 2", COUNT, "has no source"),
@@ -219,8 +222,24 @@ FAULTS = {
     "missing number": ("capacity_bytes = ", "capacity_per_block_bytes = ", "level.global.capacity_bytes", "states no"),
     "no peak": ("[peak]\nfp32_flop_per_s", "[tensor]\nfp32_flop_per_clk_per_sm", "peak", "no peak"),
     "other name": ('"Toy"', '"Tyo"', "name", "Tyo"),
+    "sources that are none": ('[sources]\nus = "made up for this test"', 'sources = "us"', "sources", "no section"),
+    "source that is a list": ('2, source = "us"', '2, source = ["us"]', COUNT, "'us'"),
+    "source that is a table": ('2, source = "us"', "2, source = { us = 1 }", COUNT, "{'us': 1}"),
+    "grade that is a list": ('source = "us", grade = "assumed"', 'source = "us", grade = ["sure"]', COUNT, "'sure'"),
+    "half a multiprocessor": ("value = 2", "value = 2.5", COUNT, "not whole"),
+    "half a byte": ("value = 1_000", "value = 1000.5", "level.global.capacity_bytes", "not whole"),
+    "too large": ("value = 10,", "value = 1" + "0" * 400 + ",", RATE, "not positive and finite"),
+    "list of sections": ("[device]", "[[device]]", "device", "no section"),
+    "level that is a number": ("[level.global]", "[level]\nglobal = 3\n[peak.x]", "level.global", "no section"),
+    "no name": ('name = "Toy"', "", "name", "states no name"),
+    "more than the whole": ("[peak]", f"[tensor]\nmma_sync_part = {MADE}\n[peak]", "tensor.mma_sync_part", "more than"),
+    "slower than its clock": ("[level.g", f"clock_hz = {MADE}\nmax_clock_hz = {LESS}\n[level.g", CLOCKS, "more than"),
+    "block above the whole": ("[peak]", f"[level.L1]\ncapacity_bytes = {LESS}\n{BLOCK} = {MADE}\n[peak]",
+                              f"level.L1.{BLOCK}", "is more than"),
+    "stated in two ways": ("[peak]", f"bandwidth_bytes_per_clk = {LESS}\n[peak]", RATE, "stated again"),
+    "stated twice": ("[peak]", f"capacity_bytes = {LESS}\n[peak]", "capacity_bytes", "cannot be read"),
     "text that is none": ('note = "A <toy> & nothing more."', "note = 3", "note", "no text"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.replace(" ", "-"))
@@ -232,6 +251,22 @@ def test_a_faulty_file_is_refused_by_field_name(tmp_path, fault):
     assert caught.value.field == field
     assert field in str(caught.value)
     assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "# only words\n"])
+def test_an_empty_file_is_asked_for_a_name(tmp_path, text):
+    with pytest.raises(MachineError, match=r"Toy\.toml states no name; begin with name = ") as caught:
+        load(write(tmp_path, text))
+    assert caught.value.field == "name"
+
+
+def test_a_number_that_is_required_says_how_to_write_it(tmp_path):
+    with pytest.raises(MachineError, match=r"Toy\.toml states no device\.multiprocessors; write { value"):
+        load(write(tmp_path, 'name = "Toy"'))
+
+
+def test_editors_that_mark_utf8_do_no_harm(tmp_path):
+    assert load(write(tmp_path, "\ufeff" + SMALL)) == load(write(tmp_path, SMALL))
 
 
 @pytest.mark.parametrize("text", ["name = ", "name = 'a'\nname = 'b'"])

@@ -110,7 +110,7 @@ class Machine:
     def _absent(self, field: str) -> MachineError:
         section = str(field).rpartition(".")[0]
         stated = [name for name in self.fields() if name.rpartition(".")[0] == section] or self.fields()
-        remedy = f"stated there: {', '.join(stated)}"
+        remedy = f"stated there: {', '.join(stated) or 'nothing'}"
         return MachineError(f"{self.name} states no {field} ({self.origin})", field=field, remedy=remedy)
 
     def fields(self) -> tuple[str, ...]:

@@ -32,10 +32,11 @@ def rates(ending: str) -> tuple[str, ...]:
     return tuple(f"{name}_flop{ending}" for name in FLOATS) + tuple(f"{name}_op{ending}" for name in INTEGERS)
 
 
-LEVEL_FIELDS = (
-    "capacity_bytes", "capacity_per_block_bytes", "count", "bandwidth_bytes_per_s", "bandwidth_bytes_per_clk",
-    "energy_j_per_byte",
-)  # fmt: skip
+BANDWIDTHS = ("bandwidth_bytes_per_s", "bandwidth_bytes_per_clk")
+"""Two ways to state one rate: that of the device, or that of one memory for each clock."""
+LEVEL_FIELDS = ("capacity_bytes", "capacity_per_block_bytes", "count", *BANDWIDTHS, "energy_j_per_byte")
+PART = "_part"
+"""How the name of a field ends that states a part of something, at most 1."""
 CLUSTERS = (1, 2, 4, 8, 16)
 CLUSTER_FIELDS = tuple(f"bandwidth_of_{size}_bytes_per_s" for size in CLUSTERS)
 """What is read within a cluster of so many multiprocessors; of 1: what comes from above."""

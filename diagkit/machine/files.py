@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+import re
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
@@ -11,11 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from diagkit.machine.facts import GRADES, Machine, MachineError, Number
-from diagkit.machine.fields import FIELDS, REQUIRED, TEXTS
+from diagkit.machine.fields import BANDWIDTHS, FIELDS, LEVELS, PART, REQUIRED, TEXTS, unit_of
 from diagkit.machine.measured import here
 
 PACKAGE = Path(__file__).resolve().parent.parent
 PARTS = ("value", "source", "grade")
+LARGEST = sys.float_info.max
+WRITE = 'write { value = 1.0, source = "a key of [sources]", grade = "published" }; grades: ' + ", ".join(GRADES)
+AT_MOST = (
+    ("device.clock_hz", "device.max_clock_hz"),
+    *((f"level.{level}.capacity_per_block_bytes", f"level.{level}.capacity_bytes") for level in LEVELS),
+)
+"""Numbers of which the first is at most the second."""
 
 
 def data_path(*parts: str) -> Path:
@@ -47,15 +55,15 @@ def load(name: str) -> Machine:
     """The machine of that name, in any case; "here" is the machine at hand, measured.
 
     A text that ends in .toml is the path of a file to read: a machine needs no code.
-    Errors: `MachineError` for an unknown name (closest first), a number that is missing, has no source,
-    no unit in its name, or is not a positive number: each by field name.
+    Errors: `MachineError` for an unknown name (closest first), a number that is missing, has no source, no unit in
+    its name, is not a positive number, not whole where it counts, or contradicts another: each by field name.
 
     >>> load("h100-sxm").name
     'H100-SXM'
     """
     if not isinstance(name, str):
         raise MachineError(f"{name!r} is no name of a machine", remedy=f"known: {', '.join(names())}, here")
-    if name.endswith(".toml"):
+    if name.lower().endswith(".toml"):
         return read(Path(name), name)
     if name.lower() == "here":
         return here()
@@ -87,24 +95,44 @@ def shipped(name: str) -> Machine:
 
 def read(path: Path, origin: str) -> Machine:
     """The machine that one file describes; `origin` is how errors and the machine itself name the file."""
+    text = ""
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8-sig")
+        table = tomllib.loads(text)
     except (OSError, ValueError) as error:
-        raise MachineError(f"{origin} cannot be read: {error}", remedy="a TOML file in UTF-8") from error
+        field = blamed(text, str(error))
+        reason = f"{origin} cannot be read{f' at {field}' if field else ''}: {error}"
+        raise MachineError(reason, field=field, remedy="a TOML file in UTF-8, each field once") from error
     machine = build(table, origin)
     if machine.name != path.stem:
         raise MachineError(f"{origin} names its machine {machine.name!r}", field="name", remedy=f"use {path.stem!r}")
     return machine
 
 
+def blamed(text: str, error: str) -> str | None:
+    """The field in the line that the TOML reader complains about, such as one that is stated twice; else None.
+
+    >>> blamed("a = 1\\na = 2", "Cannot overwrite a value (at line 2, column 6)")
+    'a'
+    """
+    place = re.search(r"at line (\d+)", error)
+    key = text.splitlines()[int(place[1]) - 1].partition("=")[0].strip() if place else ""
+    return key or None
+
+
 def build(table: Mapping[str, Any], origin: str) -> Machine:
     """A machine from a parsed file, or the first reason why it is none."""
-    numbers = tuple(facts(table, origin))
-    machine = Machine(str(table.get("name", "")), tuple(texts(table, origin)), numbers, origin)
+    if "name" not in table:
+        raise MachineError(f"{origin} states no name", field="name", remedy='begin with name = "...", that of the file')
+    about = tuple(texts(table, origin))
+    machine = Machine(table["name"], about, tuple(facts(table, origin)), origin)
     for field in REQUIRED:
-        machine.number(field)
+        if field not in machine:
+            raise MachineError(f"{origin} states no {field}", field=field, remedy=WRITE)
     if not machine.formats:
         raise MachineError(f"{origin} states no peak", field="peak", remedy=f"one of: {', '.join(FIELDS['peak'])}")
+    for field, reason in contradictions(machine):
+        raise MachineError(f"{origin}: {field} {reason}", field=field, remedy="correct one of the two")
     return machine
 
 
@@ -119,35 +147,31 @@ def texts(table: Mapping[str, Any], origin: str) -> Iterator[tuple[str, str]]:
 
 def facts(table: Mapping[str, Any], origin: str) -> Iterator[Number]:
     """Every number of the file in its order, with the section in front of the field."""
-    sources = table.get("sources", {})
     for section, entries in sections(table):
-        if section not in FIELDS:
+        if section not in (*FIELDS, "sources"):
             remedy = f"sections: {', '.join(FIELDS)}; texts: {', '.join(TEXTS)}"
             raise MachineError(f"{origin}: unknown field {section}", field=section, remedy=remedy)
-        for key, entry in entries.items():
-            yield fact(f"{section}.{key}", entry, sources, origin)
+        if not isinstance(entries, Mapping):
+            remedy = f"write [{section}] and below it what belongs there, a line each"
+            raise MachineError(f"{origin}: {section} is no section", field=section, remedy=remedy)
+        if section != "sources":
+            yield from (fact(f"{section}.{key}", entries[key], table.get("sources", {}), origin) for key in entries)
 
 
-def sections(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The tables with numbers: each level is one of its own. A stray top-level value counts as one too."""
-    for key, entry in table.items():
-        if key == "level" and isinstance(entry, Mapping):
-            yield from ((f"level.{level}", as_table(numbers)) for level, numbers in entry.items())
-        elif key != "sources" and key not in TEXTS:
-            yield key, as_table(entry)
-
-
-def as_table(entry: Any) -> Mapping[str, Any]:
-    """The entry where it is a table, else an empty one: its name is then what gets refused."""
-    return entry if isinstance(entry, Mapping) else {"": entry}
+def sections(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The tables with numbers, that of the sources first: each level is one of its own. A stray value counts as one."""
+    for key in sorted(table, key=lambda key: key != "sources"):
+        if key == "level" and isinstance(table[key], Mapping):
+            yield from ((f"level.{level}", numbers) for level, numbers in table[key].items())
+        elif key not in TEXTS:
+            yield key, table[key]
 
 
 def fact(field: str, entry: Any, sources: Mapping[str, Any], origin: str) -> Number:
     """One number, once nothing speaks against it."""
     reason = fault(field, entry, sources)
     if reason:
-        remedy = 'write { value = 1.0, source = "a key of [sources]", grade = "published" }; grades: '
-        raise MachineError(f"{origin}: {field} {reason}", field=field, remedy=remedy + ", ".join(GRADES))
+        raise MachineError(f"{origin}: {field} {reason}", field=field, remedy=WRITE)
     return Number(field, entry["value"], sources[entry["source"]], entry["grade"])
 
 
@@ -163,20 +187,37 @@ def fault(field: str, entry: Any, sources: Mapping[str, Any]) -> str | None:
     return (
         (f"has no {absent[0]}" if absent else None)
         or (f"has an unknown part {strange[0]}" if strange else None)
-        or value_fault(entry["value"])
+        or value_fault(field, entry["value"])
         or source_fault(entry["source"], entry["grade"], sources)
     )
 
 
-def value_fault(value: Any) -> str | None:
-    """Why this is no positive finite number, or None."""
+def value_fault(field: str, value: Any) -> str | None:
+    """Why this is no positive finite number, whole where it counts things or bytes, or None."""
+    said = f"has the value {value!r}"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"has the value {value!r}, which is no number"
-    return None if math.isfinite(value) and value > 0 else f"has the value {value!r}, which is not positive and finite"
+        return f"{said}, which is no number"
+    if not 0 < value <= LARGEST:
+        return f"{said[:60]}, which is not positive and finite"
+    if field.endswith(PART):
+        return f"{said}, which is more than the whole" if value > 1 else None
+    return f"{said}, which is not whole" if unit_of(field) in ("", "B") and value != int(value) else None
 
 
 def source_fault(source: Any, grade: Any, sources: Mapping[str, Any]) -> str | None:
     """Why source and grade do not say where the number is from, or None."""
-    if not isinstance(sources.get(source), str) or not sources[source].strip():
+    described = sources.get(source) if isinstance(source, str) else None
+    if not isinstance(described, str) or not described.strip():
         return f"has the source {source!r}, which [sources] does not describe"
-    return None if grade in GRADES else f"has the unknown grade {grade!r}"
+    return None if isinstance(grade, str) and grade in GRADES else f"has the unknown grade {grade!r}"
+
+
+def contradictions(machine: Machine) -> Iterator[tuple[str, str]]:
+    """What two numbers of a machine do not say together: the field, and why not."""
+    for less, more in AT_MOST:
+        if less in machine and more in machine and machine[less] > machine[more]:
+            yield less, f"= {machine[less]} is more than {more} = {machine[more]}"
+    for level in machine.levels:
+        stated = [field for field in BANDWIDTHS if f"level.{level}.{field}" in machine]
+        if len(stated) > 1:
+            yield f"level.{level}.{stated[0]}", f"is stated again as {stated[1]}"
