@@ -109,8 +109,29 @@ def test_what_fails_becomes_a_row_and_the_rest_goes_on():
 
     assert session.attempt("attention", refused, d=64) is None
     reason = "FormatError: too large; use smaller tiles"
-    assert session.rows == [{"kind": "failed", "of": "attention", "reason": reason, "d": 64}]
+    assert session.rows == [{"kind": "refused", "of": "attention", "reason": reason, "d": 64}]
     assert session.attempt("attention", lambda: 5) == 5
+
+
+def test_a_fault_of_any_class_becomes_a_row(capsys):
+    """Such as Triton's own error for want of resources, which is no RuntimeError."""
+
+    class ResourceError(Exception):
+        pass
+
+    def failing():
+        raise ResourceError("shared memory")
+
+    session = gpu.Session(100.0)
+    assert session.attempt("attention", failing, d=256) is None
+    assert session.rows == [{"kind": "failed", "of": "attention", "reason": "ResourceError: shared memory", "d": 256}]
+
+
+def test_a_tile_that_is_refused_is_no_fault_and_a_check_is():
+    passed, bad = {"kind": "check", "passed": True}, {"kind": "check", "passed": False}
+    tile, check = {"kind": "refused", "of": "attention"}, {"kind": "refused", "of": "check"}
+    failed = {"kind": "failed", "of": "attention"}
+    assert script.faults([passed, bad, tile, check, failed]) == [bad, check, failed]
 
 
 def test_a_failed_check_stops_the_timing(monkeypatch):

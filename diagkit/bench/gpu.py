@@ -52,15 +52,22 @@ class Session:
         return self.rows[-1]
 
     def attempt(self, kind: str, work: Callable[[], Any], reserve_s: float = 10.0, **about: Any) -> Any:
-        """Do `work` where time is left; what is refused, fails or finds no time becomes a row that says so."""
+        """Do `work` where time is left; what is refused, fails or finds no time becomes a row that says so. A fault
+        of one kernel, of whatever class, must not cost the measurements of the others."""
         if self.left_s < reserve_s:
             self.add("left out", of=kind, reason=f"{self.limit_s:.0f} s are over", **about)
             return None
         try:
             return work()
-        except (DiagkitError, RuntimeError, MemoryError) as error:
-            self.add("failed", of=kind, reason=f"{type(error).__name__}: {error}".splitlines()[0], **about)
-            return None
+        except DiagkitError as error:
+            self.add("refused", of=kind, reason=_said(error), **about)
+        except Exception as error:  # noqa: BLE001 (of whatever class)
+            self.add("failed", of=kind, reason=_said(error), **about)
+        return None
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def available() -> bool:

@@ -7,7 +7,7 @@ diagkit, and no network. With --rehearse it runs everywhere, at tiny sizes, in t
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -260,10 +260,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measure(session, TINY if given.rehearse else FULL, given.rehearse)
     usual = Path("build/measurements") if given.rehearse else machine.data_path() / "measurements"
     path = gpu.record(session, given.to or usual)
-    checks = [row for row in session.rows if row["kind"] == "check"]
-    faults = [row for row in session.rows if row["kind"] == "failed"] + [row for row in checks if not row["passed"]]
-    print(f"{len(session.rows)} rows in {path}; {len(checks)} kernels checked, {len(faults)} faults")
-    return 1 if faults else 0
+    found = faults(session.rows)
+    checks = sum(row["kind"] == "check" for row in session.rows)
+    print(f"{len(session.rows)} rows in {path}; {checks} kernels checked, {len(found)} faults")
+    return 1 if found else 0
+
+
+def faults(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows that say that something is wrong: what failed, and a check that did not pass or was refused. A tile
+    that a device has no room for is refused, and no fault.
+
+    >>> faults([{"kind": "refused", "of": "attention"}, {"kind": "check", "passed": True}])
+    []
+    """
+    return [row for row in rows if row["kind"] == "failed" or (_checks(row) and not row.get("passed"))]
+
+
+def _checks(row: Mapping[str, Any]) -> bool:
+    return "check" in (row["kind"], row.get("of") if row["kind"] == "refused" else "")
 
 
 if __name__ == "__main__":
