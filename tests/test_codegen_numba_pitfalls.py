@@ -36,6 +36,13 @@ def test_padding_never_counts(tiles):
     np.testing.assert_allclose(at("attention", arrays, **tiles)["O"], 95.5, rtol=1e-6)
 
 
+def test_a_maximum_that_stays_leaves_what_was_gathered_as_it_was():
+    """Scores of 3001 everywhere: a factor that is 1 but for rounding would weigh the first of 64 chunks otherwise."""
+    arrays = {"Q": np.full((8, 1), 3001), "K": np.ones((256, 1)), "V": np.arange(256.0)[:, None]}
+    arrays = {name: value.astype(np.float32) for name, value in arrays.items()}
+    np.testing.assert_allclose(at("attention", arrays, q=8, x=4)["O"], 127.5, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("size", "width"), [(96, 96), (96, 33), (1, 256), (7, 1)])
 def test_head_sizes_that_are_no_powers_of_two_and_differ(size, width):
     arrays = normal(Q=(50, size), K=(45, size), V=(45, width))

@@ -17,10 +17,10 @@ SIZES = {"q": 64, "x": 64, "d": 16, "e": 16, "g_q": 16, "s_x": 32}
 S, SEEN = arg(0), arg(1)
 
 
-def kernel_of(O, **more):
+def kernel_of(O, target="triton", **more):
     term = streamed(Term(*ops.trace([O], {"O": O, **more}), "numbers"))
     program = lower(term, **{name: n for name, n in SIZES.items() if name in (*term.axes, "g_q", "s_x")})
-    return program.kernels[0], {size(name): n for name, n in SIZES.items()}, source(program, "triton").text
+    return program.kernels[0], {size(name): n for name, n in SIZES.items()}, source(program, target).text
 
 
 def scores(scale=None):
@@ -53,6 +53,15 @@ def test_the_scale_of_scores_waits_for_their_exponential():
     kernel, sizes, text = kernel_of(values(dk.softmax(scores(), over=x)))
     assert list(waiting(kernel, sizes).values()) == [sympy.Rational(1, 4)]
     assert "_raw = QK" in text and "0.25 * tl.max(" in text and "0.36067376022224085 * " in text
+
+
+def test_numba_holds_the_products_without_their_scale_and_writes_none_of_them_twice():
+    text = kernel_of(values(dk.softmax(scores(), over=x)), target="numba")[2]
+    assert "number(0.25) * ordered(" in text and "exp2(fused(number(0.36067376022224085), " in text
+    assert "exp((softmax_max_at - finite(softmax_max_new_at)))" in text
+    masked = kernel_of(values(dk.softmax(dk.masked(scores(), dk.causal(q, x)), over=x)), target="numba")[2]
+    written = [len(re.findall(r"_tile\[q, x\] = (?!softmax)", one)) for one in (text, masked)]
+    assert written == [0, 1], "the chunk on the diagonal has its mask written"
 
 
 def test_masks_hand_the_scale_on():

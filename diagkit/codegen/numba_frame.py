@@ -6,9 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import log
 from typing import Any
 
+import sympy
+
 from diagkit.codegen.layout import Layout, Order, element, layout, paired_axis, single, sized
+from diagkit.codegen.numbers import Numbers, waiting, with_numbers, without
 from diagkit.codegen.passes import inlined
 from diagkit.codegen.scalars import Text
 from diagkit.codegen.source import Line
@@ -23,7 +27,7 @@ KINDS = {"bool": "bool", "number": "float"}
 @dataclass
 class Frame:
     """One kernel on its way to text. `number` is the float type, `counted` asks for counting code, `open_tiles`
-    makes tiles parameters instead of numbers."""
+    makes tiles parameters instead of numbers; `sizes` are those that are known."""
 
     kernel: Kernel
     title: str
@@ -31,6 +35,7 @@ class Frame:
     number: str
     counted: bool
     open_tiles: bool = False
+    sizes: Mapping[Any, int] = field(default_factory=dict)
     functions: Writer = field(default_factory=Writer)
 
     @cached_property
@@ -42,6 +47,20 @@ class Frame:
     def inlined(self) -> dict[str, Box]:
         """Boxes of positions, written out where they are read."""
         return inlined(self.kernel)
+
+    @cached_property
+    def waiting(self) -> Numbers:
+        """The wires that are held without a number, and the number."""
+        return waiting(self.kernel, self.sizes)
+
+    def formula(self, box: Box) -> Any:
+        """What a map computes, of what its inputs hold for what its result holds."""
+        if not self.waiting.keys() & {box.name, *box.inputs}:
+            return box.expr  # type: ignore[attr-defined]
+        expr, number = with_numbers(box, self.waiting, self.sizes), self.waiting.get(box.name, sympy.S.One)
+        if expr.func == sympy.exp and number != 1:
+            return sympy.exp(expr.args[0] - sympy.Float(log(number), 17), evaluate=False)
+        return without(expr, number)
 
     @cached_property
     def moves(self) -> tuple[Load | Store, ...]:

@@ -25,7 +25,7 @@ from diagkit.codegen.scalars import position
 from diagkit.codegen.source import Entry, Source
 from diagkit.codegen.writer import Names, Writer, identifier
 from diagkit.program import Compute, For, Init, Kernel, Load, Program, Store, Update
-from diagkit.term import Contract, View, names
+from diagkit.term import Contract, View, names, size
 
 
 def write(program: Program, number: str = "float32", counted: bool = False, open_tiles: bool = False) -> Source:
@@ -35,9 +35,10 @@ def write(program: Program, number: str = "float32", counted: bool = False, open
     for kernel in program.kernels:
         check_sums(kernel, "numba")
     taken = Names(RESERVED)
+    sizes = {size(axis): whole for axis, whole in program.sizes}
     title = identifier(program.term.name)
     frames = [
-        Frame(k, taken.of(("kernel", k.name), f"{title}_{k.name}"), taken, number, counted, open_tiles)
+        Frame(k, taken.of(("kernel", k.name), f"{title}_{k.name}"), taken, number, counted, open_tiles, sizes)
         for k in program.kernels
     ]
     body = Writer()

@@ -10,6 +10,7 @@ import sympy
 
 from diagkit.codegen.numba_frame import Frame
 from diagkit.codegen.numba_scalars import NUMBA, ROUNDING
+from diagkit.codegen.numbers import folded
 from diagkit.codegen.passes import Sweep
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.source import Line
@@ -34,7 +35,7 @@ def _order(frame: Frame, sweep: Sweep) -> tuple[str, ...]:
 @dataclass
 class _Nest:
     """Loops over the axes `order`; `heads` and `feet` are the lines at each depth, before and after what
-    is deeper."""
+    is deeper; `lying` are the locals that equal what a tile holds."""
 
     frame: Frame
     order: tuple[str, ...]
@@ -44,6 +45,7 @@ class _Nest:
     feet: list[list[Line]] = field(init=False)
     known: set[str] = field(default_factory=set)
     extents: dict[str, str] = field(default_factory=dict)
+    lying: dict[str, set[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.heads = [[] for _ in range(len(self.order) + 1)]
@@ -68,6 +70,7 @@ class _Nest:
             self.known.add(wire)
             self.see(wire)
             self.add(f"{frame.here(wire)} = {frame.at(wire)}", column, self.depth(wire))
+            self.lying.setdefault(frame.tile(wire), set()).add(frame.here(wire))
         return frame.text(wire)
 
     def values(self, box: Box, column: str) -> dict[Any, Text]:
@@ -83,12 +86,16 @@ class _Nest:
             self.extents.setdefault(axis, self.frame.extent(wire, axis))
 
     def keep(self, wire: str, text: str, column: str) -> None:
-        """An element of `wire` is made; it goes to its tile if others read it."""
+        """An element of `wire` is made; it goes to its tile if others read it and it does not lie there already."""
         self.known.add(wire)
         self.add(f"{self.frame.here(wire)} = {text}", column)
-        if wire in self.kept:
+        lying = self.lying.setdefault(self.frame.tile(wire), set())
+        if wire in self.kept and text not in lying:
             self.see(wire)
             self.add(f"{self.frame.at(wire)} = {self.frame.here(wire)}", column)
+            lying.clear()
+        if wire in self.kept:
+            lying.add(self.frame.here(wire))
 
     def lines(self) -> list[Line]:
         """The loop nest."""
@@ -105,9 +112,34 @@ class _Nest:
 
 def _map(nest: _Nest, box: Any, column: str) -> None:
     seen = {arg(place): sympy.true for place, wire in enumerate(box.inputs) if wire in nest.masks}
-    expr = box.expr.xreplace(seen) if seen else box.expr
+    expr, values = nest.frame.formula(box).xreplace(seen), nest.values(box, column)
+    if nest.frame.number == "float32":
+        expr = _powers_of_two(nest, box, expr, values)
     number = nest.frame.element(box.name) == "number"
-    nest.keep(box.name, str(scalar(expr, nest.values(box, column), NUMBA, number)), column)
+    nest.keep(box.name, str(scalar(expr, values, NUMBA, number)), column)
+
+
+def _powers_of_two(nest: _Nest, box: Any, expr: Any, values: dict[Any, Text]) -> Any:
+    """The formula with some exponentials as powers of two: log2(e) joins the number that stands by a wire along more
+    axes than the other terms, whose sum is made once for many. A difference of equals stays exactly 0: not so here."""
+    depths = {arg(place): nest.depth(wire) for place, wire in enumerate(box.inputs)}
+
+    def power(part: Any) -> Any:
+        inside = folded(part).args[0]
+        many = max(inside.args, key=lambda term: _deepest(term, depths))
+        rest = inside - many
+        if _deepest(rest, depths) == _deepest(many, depths) or len(many.args) != 2 or many.args[1] not in depths:
+            return part
+        terms = (scalar(one, values, NUMBA, number=True) for one in (*many.args, rest))
+        made = arg(len(box.inputs) + len(values))
+        values[made] = Text(f"exp2(fused({', '.join(map(str, terms))}))")
+        return made
+
+    return expr.replace(lambda part: part.func == sympy.exp and part.args[0].is_Add, power)
+
+
+def _deepest(expr: Any, depths: dict[Any, int]) -> int:
+    return max((depths[one] for one in expr.free_symbols & depths.keys()), default=0)
 
 
 def _cast(nest: _Nest, box: Any, column: str) -> None:
@@ -160,7 +192,10 @@ def _reduce(nest: _Nest, box: Any, column: str) -> None:
         local = frame.here(box.name)
         nest.add(f"{local} = {gather.start}", column, depth)
         nest.add(f"{local} = {gather.meet.format(local, value)}", column)
-        nest.add(f"{frame.at(box.name)} = {gather.read.format(local)}", column, depth, after=True)
+        read = gather.read.format(local)
+        number = frame.waiting.get(box.inputs[0])
+        read = read if number is None else f"number({float(number)!r}) * {read}"
+        nest.add(f"{frame.at(box.name)} = {read}", column, depth, after=True)
     else:
         nest.heads[0].insert(0, Line(f"{frame.tile(box.name)}[...] = {_STARTS[box.op]}", column))
         nest.add(f"{frame.at(box.name)} = {gather.into.format(frame.at(box.name), value)}", column)

@@ -17,6 +17,7 @@ import sympy
 from diagkit.program import Compute, Kernel, Store, Update
 from diagkit.term import Box, Map, Reduce, arg, quotient, where
 
+LOG2_E = sympy.Float("1.4426950408889634", 17)
 Numbers = dict[str, Any]
 """By wire: the positive number that what is held must be multiplied by."""
 
@@ -80,12 +81,36 @@ def without(expr: Any, number: Any) -> Any:
     >>> without(where(seen, s / 4, -sympy.oo), sympy.Rational(1, 4))
     where(a1, a0, -oo)
     """
+    if number == 1:
+        return expr
     if expr.is_number and factor(expr) is None:
         return expr
     if expr.func == where:
         condition, *parts = expr.args
         return where(condition, *(without(part, number) for part in parts))
     return expr / number
+
+
+def folded(expr: Any) -> Any:
+    """The formula with each product's numbers as one, and exponentials ready for exp2: their argument times
+    log2(e), spread over its terms, so that a difference becomes one multiply-add.
+
+    >>> from sympy import exp, sqrt, symbols
+    >>> folded(exp(symbols("s") - symbols("m")))
+    exp(-1.4426950408889634*m + 1.4426950408889634*s)
+    >>> folded(symbols("s") / sqrt(128))
+    0.088388347648318441*s
+    """
+    expr = expr.replace(sympy.exp, lambda inside: sympy.exp(sympy.expand_mul(LOG2_E * inside), evaluate=False))
+    return expr.replace(lambda part: part.is_Mul, _one_number)
+
+
+def _one_number(product: Any) -> Any:
+    numbers = [factor for factor in product.args if factor.is_number]
+    if len(numbers) < 2:
+        return product
+    rest = [factor for factor in product.args if not factor.is_number]
+    return sympy.Mul(sympy.Mul(*numbers).evalf(17), *rest)
 
 
 def _asked_for(box: Any, readers: list[Box], sizes: Mapping[Any, Any]) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 from diagkit.codegen.layout import Order, Product, sized
-from diagkit.codegen.numbers import nonnegative, with_numbers, without
+from diagkit.codegen.numbers import folded, nonnegative, with_numbers, without
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.triton_frame import Frame
 from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, TRITON, WHOLE
@@ -22,7 +22,6 @@ from diagkit.codegen.triton_views import view
 from diagkit.term import Box, Cast, Contract, Index, Map, Reduce, View, arg, size
 from diagkit.term import names as names_of
 
-LOG2_E = sympy.Float("1.4426950408889634", 17)
 _NOTHING = {"sum": "0.0", "product": "1.0", "max": 'float("-inf")', "min": 'float("inf")'}
 _REDUCED = {"product": "product({0}, {1})"}
 """What the library of Triton has under no name of its own."""
@@ -106,28 +105,6 @@ def _spread(frame: Frame, found: Text, order: Order, some: bool, every: bool) ->
         return f"tl.broadcast_to({found}, {frame.shape(order)})"
     kind = {"int": "tl.int32", "bool": "tl.int1", "float": "tl.float32"}[found.kind]
     return f"tl.full({frame.shape(order)}, {found}, {kind})"
-
-
-def folded(expr: Any) -> Any:
-    """The formula with each product's numbers as one, and exponentials ready for exp2: their argument times
-    log2(e), spread over its terms, so that a difference becomes one multiply-add.
-
-    >>> from sympy import exp, sqrt, symbols
-    >>> folded(exp(symbols("s") - symbols("m")))
-    exp(-1.4426950408889634*m + 1.4426950408889634*s)
-    >>> folded(symbols("s") / sqrt(128))
-    0.088388347648318441*s
-    """
-    expr = expr.replace(sympy.exp, lambda inside: sympy.exp(sympy.expand_mul(LOG2_E * inside), evaluate=False))
-    return expr.replace(lambda part: part.is_Mul, _one_number)
-
-
-def _one_number(product: Any) -> Any:
-    numbers = [factor for factor in product.args if factor.is_number]
-    if len(numbers) < 2:
-        return product
-    rest = [factor for factor in product.args if not factor.is_number]
-    return sympy.Mul(sympy.Mul(*numbers).evalf(17), *rest)
 
 
 def _reduce(frame: Frame, box: Any) -> Made:
