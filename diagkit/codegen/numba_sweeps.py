@@ -35,7 +35,8 @@ def _order(frame: Frame, sweep: Sweep) -> tuple[str, ...]:
 @dataclass
 class _Nest:
     """Loops over the axes `order`; `heads` and `feet` are the lines at each depth, before and after what
-    is deeper; `lying` are the locals that equal what a tile holds."""
+    is deeper; `equal` has the first local that each equals, `lying` the one that a tile
+    holds."""
 
     frame: Frame
     order: tuple[str, ...]
@@ -45,7 +46,8 @@ class _Nest:
     feet: list[list[Line]] = field(init=False)
     known: set[str] = field(default_factory=set)
     extents: dict[str, str] = field(default_factory=dict)
-    lying: dict[str, set[str]] = field(default_factory=dict)
+    equal: dict[str, str] = field(default_factory=dict)
+    lying: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.heads = [[] for _ in range(len(self.order) + 1)]
@@ -70,7 +72,7 @@ class _Nest:
             self.known.add(wire)
             self.see(wire)
             self.add(f"{frame.here(wire)} = {frame.at(wire)}", column, self.depth(wire))
-            self.lying.setdefault(frame.tile(wire), set()).add(frame.here(wire))
+            self.equal[frame.here(wire)] = self.lying.setdefault(frame.tile(wire), frame.here(wire))
         return frame.text(wire)
 
     def values(self, box: Box, column: str) -> dict[Any, Text]:
@@ -87,15 +89,14 @@ class _Nest:
 
     def keep(self, wire: str, text: str, column: str) -> None:
         """An element of `wire` is made; it goes to its tile if others read it and it does not lie there already."""
+        here, tile = self.frame.here(wire), self.frame.tile(wire)
         self.known.add(wire)
-        self.add(f"{self.frame.here(wire)} = {text}", column)
-        lying = self.lying.setdefault(self.frame.tile(wire), set())
-        if wire in self.kept and text not in lying:
+        self.add(f"{here} = {text}", column)
+        self.equal[here] = self.equal.get(text, here)
+        if wire in self.kept and self.lying.get(tile) != self.equal[here]:
             self.see(wire)
-            self.add(f"{self.frame.at(wire)} = {self.frame.here(wire)}", column)
-            lying.clear()
-        if wire in self.kept:
-            lying.add(self.frame.here(wire))
+            self.add(f"{self.frame.at(wire)} = {here}", column)
+            self.lying[tile] = self.equal[here]
 
     def lines(self) -> list[Line]:
         """The loop nest."""
