@@ -52,17 +52,27 @@ def factored(expr: Any, waiting: Symbols) -> Any:
 
 
 def gathered(expr: Any) -> Any:
-    """The products of `expr` with each 1 / b taken back into one quotient: how a formula is written.
+    """The products of `expr` with each 1 / b taken back into one quotient, and each choice of 1 or 0 into a choice of
+    the product or 0: how a formula is written.
 
     >>> gathered(value("o") * quotient(sympy.S.One, value("z")))
     quotient(o, z)
+    >>> gathered(value("v") * where(value("c") > 0, ONE, ZERO))
+    where(c > 0, v, 0)
     """
     expr = expr if not expr.args else expr.func(*map(gathered, expr.args))
     factors = sympy.Mul.make_args(expr)
+    chosen = [factor for factor in factors if isinstance(factor, where) and factor.args[1:] == (ONE, ZERO)]
+    if chosen and len(factors) > 1:
+        return where(sympy.And(*(one.args[0] for one in chosen)), gathered(_without(factors, chosen)), ZERO)
     below = [factor.args[1] for factor in factors if isinstance(factor, quotient)]
     above = [factor.args[0] if isinstance(factor, quotient) else factor for factor in factors]
     sign = -ONE if -ONE in above else ONE
     return sign * quotient(sign * product(above), product(below)) if below else expr
+
+
+def _without(factors: Iterable[Any], gone: list[Any]) -> Any:
+    return product(factor for factor in factors if factor not in gone)
 
 
 def split_factors(expr: Any, inside: Symbols, waiting: Symbols) -> tuple[Any, Any]:
@@ -255,8 +265,8 @@ def is_nonnegative(expr: Any, summand: Mapping[Any, Any]) -> bool:
         return is_nonnegative(summand[expr], summand)
     if expr.is_Add or expr.is_Mul:
         return all(is_nonnegative(part, summand) for part in expr.args)
-    if isinstance(expr, quotient):
-        return all(is_nonnegative(part, summand) for part in expr.args)
+    if isinstance(expr, quotient | where):
+        return all(is_nonnegative(part, summand) for part in expr.args[-2:])
     if expr.is_Pow and expr.exp.is_number:
         return bool(expr.exp.is_even) or is_nonnegative(expr.base, summand)
     return bool(expr.is_nonnegative) or isinstance(expr, sympy.exp) or bool(_is_power(expr) and expr.base.is_positive)

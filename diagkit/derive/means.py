@@ -13,7 +13,7 @@ from typing import Any
 
 import sympy
 
-from diagkit.derive.algebra import ONE, is_nonnegative, product
+from diagkit.derive.algebra import ONE, factored, is_nonnegative, product
 from diagkit.derive.carried import Carried
 from diagkit.derive.partial import Accumulator
 from diagkit.term import plain, quotient, value
@@ -72,9 +72,15 @@ def _quotients(total: Accumulator, weights: Accumulator, carried: Carried) -> It
     """What the weights are multiplied with: as the wires have it, and written out."""
     chain = carried.chain
     above, below = product(total.operands), product(weights.operands)
-    for of in dict.fromkeys((_divided(above, below), _divided(chain.full(above), chain.full(below)))):
+    open_above, open_below = (_unchosen(chain.full(one)) for one in (above, below))
+    for of in dict.fromkeys((_divided(above, below), _divided(open_above, open_below))):
         if chain.inside([of], carried.over) and not of.free_symbols & chain.waiting:
             yield of
+
+
+def _unchosen(expr: Any) -> Any:
+    """`expr` with every choice between a value and 0 as a product."""
+    return factored(expr, expr.free_symbols)
 
 
 def _divided(above: Any, below: Any) -> Any:

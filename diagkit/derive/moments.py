@@ -13,15 +13,17 @@ from typing import Any
 
 import sympy
 
-from diagkit.derive.algebra import ZERO, hide, product, renewed, terms
+from diagkit.derive.algebra import ONE, ZERO, hide, product, renewed, terms
 from diagkit.derive.carried import Carried
-from diagkit.derive.means import Mean, means_in
+from diagkit.derive.means import Mean, means_in, not_negative
+from diagkit.derive.near import Near, near
 from diagkit.derive.partial import Centre
 from diagkit.term import plain, value
 
 LEMMA = "lemma: centred sums (Welford, Chan)"
 _MOST_TERMS = 64
-Written = tuple[Any, dict[Any, Mean]]
+Product = list[list[list[Any]]]
+"""A product of sums of terms, each term a list of factors."""
 
 
 class Moments:
@@ -34,7 +36,7 @@ class Moments:
 
     def expanded(self, name: str, box: Any, formulas: list[Any]) -> bool:
         """One partial sum for each distinct product of summed factors; whether they can be carried."""
-        written = [self._terms(formula) for formula in formulas]
+        written = [self._terms(chosen) for chosen in self._chosen(formulas, box)]
         if len(list(combinations(*written))) > _MOST_TERMS:
             return False
         grouped: dict[Any, Any] = {}
@@ -53,25 +55,80 @@ class Moments:
         self.carried.methods[name] = LEMMA if centred else "power sums"
         return True
 
-    def _terms(self, formula: Any) -> list[tuple[Any, Any]]:
+    def _terms(self, chosen: list[list[Any]]) -> list[tuple[Any, Any]]:
         """(what is multiplied on at the end, what is summed) for each term of a polynomial."""
         parts = []
-        for factors in self._chosen(formula):
+        for factors in chosen:
             inside = self.chain.inside(factors, self.carried.over)
             summed = [factor for factor in factors if factor.free_symbols & inside]
             parts.append((product(f for f in factors if f not in summed), product(summed)))
         return parts
 
-    def _chosen(self, formula: Any) -> list[list[Any]]:
-        """The terms of a polynomial: over deviations where it has any, else as it is written."""
-        if self.lemma:
-            worth = self.carried.written(formula)
-            found = [self._centred(one) for one in dict.fromkeys((worth, self.chain.full(worth)))]
-            chosen, used = min(found, key=lambda one: len(one[0]) if one[1] else _MOST_TERMS)
-            if used:
-                self.centres |= {symbol: self._centre(symbol, mean) for symbol, mean in used.items()}
-                return chosen
-        return terms(*hide(formula))
+    def _chosen(self, formulas: list[Any], box: Any) -> Product:
+        """The terms of each factor: over deviations where it has any, else as it is written."""
+        own = [self._about_own_means(formula) if self.lemma else None for formula in formulas]
+        apart = near(formulas, self.chain.inside(formulas, self.carried.over), self.chain.waiting)
+        degrees = [degree if one is None else 1 for degree, one in zip(apart.degrees, own, strict=True)]
+        written = [one or terms(*hide(formula)) for one, formula in zip(own, formulas, strict=True)]
+        if not self.lemma or sum(degrees) < 2:
+            return written
+        parts = [one or terms(part, apart.hidden) for one, part in zip(own, apart.factors, strict=True)]
+        return self._about_other_means(apart, parts, box) or written
+
+    def _about_own_means(self, formula: Any) -> list[list[Any]] | None:
+        """The terms of a polynomial over deviations from means that it holds itself; None where it holds none."""
+        worth = self.carried.written(formula)
+        found = [self._centred(one) for one in dict.fromkeys((worth, self.chain.full(worth)))]
+        chosen, used = min(found, key=lambda one: len(one[0]) if one[1] else _MOST_TERMS)
+        self.centres |= {symbol: self._centre(symbol, mean) for symbol, mean in used.items()}
+        return chosen if used else None
+
+    def _about_other_means(self, apart: Near, chosen: Product, box: Any) -> Product | None:
+        """The terms of a product of polynomials in a - r over deviations of a from a mean of what was seen of it."""
+        centres: dict[Any, Centre] = {}
+        left = {symbol for terms_ in chosen for factors in terms_ for f in factors for symbol in f.free_symbols}
+        for u in (one for one in apart.of if one in left):
+            centre = self._made_centre(apart.of[u], *self._weights(u, apart, chosen), box)
+            if centre is None:
+                return None
+            centres[u] = centre
+        self.centres |= {one.symbol: one for one in centres.values()}
+        held = {u: one.symbol for u, one in centres.items()}
+        held |= {d: centres[u].mean - r for d, (u, r) in apart.gaps.items() if u in centres}
+        return [[[factor.xreplace(held) for factor in factors] for factors in one] for one in chosen]
+
+    def _weights(self, u: Any, apart: Near, chosen: Product) -> tuple[tuple[Any, ...], int]:
+        """The size of what powers of u are multiplied with, by the product's factors, 1 where terms differ in it; and
+        the place of a factor with u in it."""
+        weights, places = set[tuple[Any, ...]](), set[int]()
+        for choice in combinations(*chosen):
+            found = {place for place, factors in enumerate(choice) if any(f.has(u) for f in factors)}
+            if found:
+                places |= found
+                weights.add(tuple(self._weight(factors, apart) for factors in choice))
+        return weights.pop() if len(weights) == 1 else (ONE,) * len(chosen), min(places)
+
+    def _weight(self, factors: list[Any], apart: Near) -> Any:
+        moving = apart.of.keys() | apart.gaps.keys() | self.centres.keys()
+        inside = self.chain.inside(factors, self.carried.over)
+        weight = product(f for f in factors if f.free_symbols & inside and not f.free_symbols & moving)
+        return weight if not_negative((weight,), self.carried) else sympy.Abs(weight)
+
+    def _made_centre(self, a: Any, weights: tuple[Any, ...], place: int, box: Any) -> Centre | None:
+        """The mean of the values `a` under weights that are not negative, whose sums are carried for it; None where
+        these cannot be."""
+        weighted = tuple(core * a if place == at else core for at, core in enumerate(weights))
+        name = self._name_of(a, box)
+        total = self._sum_of(f"{name}.total", box, weighted, box.inputs)
+        if total is None or not total.is_Symbol:
+            return None
+        weight = product(weights)
+        seen = None if weight == 1 else self._sum_of(f"{name}.weights", box, weights, box.inputs)
+        mean = Mean(a, weight, self.carried.by_name()[total.name], ZERO, seen)
+        return self._centre(self._deviation(mean), mean) if weight == 1 or seen is not None else None
+
+    def _name_of(self, a: Any, box: Any) -> str:
+        return str(a if a.is_Symbol else box.name)
 
     def _centred(self, formula: Any) -> tuple[list[list[Any]], dict[Any, Mean]]:
         """The terms of a formula over deviations a - mean(a), wherever that takes no more terms; and these means."""
@@ -167,16 +224,16 @@ class Moments:
         for choice in combinations(*written):
             factor = product(f for factors in choice for f in factors if f.free_symbols & moving or f.is_number)
             rest = tuple(product(f for f in fs if not (f.free_symbols & moving or f.is_number)) for fs in choice)
-            summed = value(name) if rest == cores else self._lower(name, box, rest, sources)
+            summed = value(name) if rest == cores else self._sum_of(f"{name}.weight", box, rest, sources)
             if summed is None:
                 return None
             total = total + factor * summed
         return total
 
-    def _lower(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...]) -> Any | None:
-        """A sum of lower degree in the deviations; 1 sums to the count."""
+    def _sum_of(self, name: str, box: Any, cores: tuple[Any, ...], sources: tuple[str, ...]) -> Any | None:
+        """The sum of a product that the reduction needs besides its own; 1 sums to the count."""
         kept = tuple((core, source) for core, source in zip(cores, sources, strict=True) if core != 1)
         if not kept:
             return self.carried.seen(tuple(self.carried.over))
         cut = type(box)(**{**vars(box), "inputs": tuple(source for _, source in kept)})
-        return self._moment(f"{name}.weight", cut, tuple(core for core, _ in kept))
+        return self._moment(name, cut, tuple(core for core, _ in kept))
