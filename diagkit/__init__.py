@@ -38,7 +38,7 @@ def __getattr__(name: str) -> Any:
     if name == "machine":
         return import_module("diagkit.machine")
     if name not in _LATER:
-        raise missing(name)
+        raise missing(name, __all__)
     return getattr(import_module(_LATER[name]), name)
 
 

@@ -81,7 +81,13 @@ def test_mixing_other_axes_of_what_waits():
     g = dk.axis("g")
     T = dk.einsum("g h, h q x -> g q x", dk.array("W", g, h), P, name="T")
     plain = term(dk.einsum("g q x, x e -> g q e", T, dk.array("V", x, e), name="O"))
-    says(refused(fuse(plain)), "x", "T", "'T' mixes h of 'W', which waits for 'P.sum'", "end the kernel before 'T'")
+    says(
+        refused(fuse(plain)),
+        "x",
+        "T",
+        "'T' mixes h of 'P', which waits for 'P.sum' over the whole of x",
+        "end the kernel before 'T'",
+    )
 
 
 def test_reading_other_positions():

@@ -42,6 +42,15 @@ ONE_BLOCK = dk.Diagram(dk.attention(A.Q, A.K, dk.array("V", A.x, A.d), over=A.x,
 WRITING = {
     "names: numpy's": (lambda: dk.sum, "use dk.total(value, over=...)"),
     "names: python's": (lambda: dk.abs, "use dk.absolute(value)"),
+    "names: nearly right": (lambda: dk.soft_max, "did you mean 'softmax'?"),
+    "names: nearly a step": (lambda: A.naive.transfer, "did you mean 'transfers'?"),
+    "a call: torch's keyword": (lambda: dk.softmax(A.S, dim=-1), "write softmax(value, over, name=None)"),
+    "a call: an axis too few": (lambda: dk.causal(A.q), "write causal(q, x"),
+    "a call: a word for dtype": (lambda: dk.array("Q", A.q, format="fp16"), "write array(name, *over, dtype='fp32')"),
+    "a step: nothing given": (A.flash.on, "write .on(machine, dtype=None"),
+    "a step: one too many": (lambda: A.naive.transfers("fp16"), "write .transfers()"),
+    "a kernel: a word": (lambda: A.kernel.check("a", 2, 3), "write .check("),
+    "a choice of two": (lambda: dk.where(A.S, 0), "takes exactly 3 arguments (2 given); give it that many"),
     "axes: commas": (lambda: dk.axes("q,x"), "blanks separate axes"),
     "self attention: one axis twice": (
         lambda: dk.einsum("q d, q d -> q q", A.Q, dk.array("K", A.q, A.d)),
@@ -134,7 +143,7 @@ WRITING = {
     "quantize: a list": (lambda: dk.quantize(A.Q, ["int8"]), "no number format"),
     "dequantize: a number": (lambda: dk.dequantize(3, A.Q), "int is no value"),
     "hadamard: larger than the machine": (lambda: dk.hadamard(2**40), "turn blocks of a shorter axis"),
-    "an input of text": (lambda: A.naive(**{**A.arrays, "Q": "abc"}), "give numbers"),
+    "an input of text": (lambda: A.naive(**{**A.arrays, "Q": "abc"}), "give real numbers"),
     "an input of truths": (lambda: A.naive(**{**A.arrays, "Q": A.qs > 0}), "applied with dk.masked"),
     "hadamard: a seed of text": (lambda: dk.hadamard(4, seed="a"), "seed cannot be 'a'"),
     "diagram: a name of 3": (lambda: dk.Diagram(A.Q, name=3), "a diagram needs a name"),
@@ -142,6 +151,9 @@ WRITING = {
 }
 
 RUNNING = {
+    "imaginary queries": (lambda: A.naive(**{**A.arrays, "Q": A.qs + 1j}), "give real numbers"),
+    "a kernel of other sizes": (lambda: A.kernel(**A.arrays), "is 8 in the sizes given but 3 in 'Q'"),
+    "a kernel in fp16": (lambda: A.flash.kernel(dtype="fp16"), '.formats("fp16")'),
     "arrays in order": (lambda: A.naive(A.qs, A.ks, A.ks), "write Q=..., K=..., V=..."),
     "arrays in a dict": (lambda: A.naive(A.arrays), "**arrays"),
     "reference in order": (lambda: A.naive.reference(A.qs, A.ks, A.ks), "write Q=..., K=..., V=..."),
@@ -188,6 +200,11 @@ DIAGRAMS = {
 }
 
 COSTS = {
+    "an axis of -1": (lambda: A.naive.transfers().at(q=-1, x=1, d=1), "q cannot be -1"),
+    "a size of text": (lambda: A.naive.transfers().total(q="1", x=1, d=1), "q cannot be '1'"),
+    "a size misspelt": (lambda: A.naive.transfers().total(q=1, x=1, dd=1), "give also: d; it has no 'dd'"),
+    "a tile of 0": (lambda: A.flash.transfers().total(q=1, x=1, d=1, g_q=0, s_x=1), "g_q cannot be 0"),
+    "no such sum": (lambda: A.naive.hoist("Z"), "P.max, P.sum, O"),
     "work: half a key": (lambda: A.flash.work()["S"], "no amount 'S'; a key is, for example"),
     "memory: no buffers": (lambda: A.flash.memory().buffered(0), "cannot have 0 buffers"),
     "optimum: no name": (lambda: A.flash.optimum(100, q="a b"), "'q' cannot have size 'a b'"),

@@ -18,9 +18,10 @@ from diagkit.bench.measure import Measured, measure
 from diagkit.codegen import Source
 from diagkit.ops import by_name
 from diagkit.program import Program
-from diagkit.term import InputError
+from diagkit.term import InputError, speaking
 
 
+@speaking
 @dataclass(frozen=True)
 class Kernel:
     """The kernels of a program on one target ("numba" or "triton"): called with arrays by name, it
@@ -97,7 +98,7 @@ sm_90 (H100-SXM), sm_100 (B200), or another machine's name
         """
         self._need_check()
         full, inputs = self._inputs(arrays, sizes, seed)
-        rivals = (against,) if isinstance(against, str) else tuple(against)
+        rivals = tuple(against) if isinstance(against, tuple | list) else (against,)
         return measure(self.program, self.target, inputs, full, rivals, repeats, cold)
 
     def landscape(self, rounds: int = 3, seed: int = 0, **tiles: Sequence[int]) -> Landscape:

@@ -15,7 +15,7 @@ from diagkit.bench.launch import bind
 from diagkit.bench.rivals import Rival, rival
 from diagkit.bench.show import Shown, seconds
 from diagkit.program import Program, lower
-from diagkit.term import InputError
+from diagkit.term import InputError, check_whole
 
 _FLUSH_BYTES = 1 << 28
 
@@ -162,8 +162,7 @@ def measure(
 ) -> Measured:
     """Warm everything up, then time the kernel and each rival once per round, each when the one before has come to
     rest."""
-    if repeats < 1:
-        raise InputError(f"{repeats} repeats time nothing", remedy="use at least 1")
+    check_whole(repeats, "repeats", 1)
     place = device(target)
     bound = bind(program, target, arrays, sizes)
     flops = contraction_flops(program, sizes)

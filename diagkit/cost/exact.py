@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -107,13 +108,21 @@ def evaluate(expr: Any, sizes: Mapping[str, Any]) -> Number:
     symbols, function = compiled(sympy.sympify(expr))
     missing = [symbol.name for symbol in symbols if symbol.name not in sizes]
     if missing:
-        remedy = f"give also: {', '.join(missing)}"
+        stray = [f"it has no {name!r}" for name in sizes if name not in {symbol.name for symbol in symbols}]
+        remedy = "; ".join([f"give also: {', '.join(missing)}", *stray])
         raise InputError(f"the size of {missing[0]!r} is not given", axis=missing[0], remedy=remedy)
-    return tidy(function(*(whole(sizes[symbol.name]) for symbol in symbols)))
+    numbers = [whole(sizes[symbol.name], symbol.name) for symbol in symbols]
+    try:
+        return tidy(function(*numbers))
+    except ZeroDivisionError:
+        tile = next(symbol.name for symbol, number in zip(symbols, numbers, strict=True) if number == 0)
+        raise InputError(f"{tile} cannot be 0: a size is divided by it", axis=tile, remedy="use at least 1") from None
 
 
-def whole(value: Any) -> Any:
-    """A size as Python holds it: whole numbers exactly."""
+def whole(value: Any, name: str) -> Any:
+    """A size as Python holds it: whole numbers exactly. An InputError for what is no size."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__float__") or not 0 <= value < math.inf:
+        raise InputError(f"{name} cannot be {value!r}", axis=name, remedy="use a number >= 0")
     return int(value) if isinstance(value, int | sympy.Integer) or value == int(value) else float(value)
 
 

@@ -109,9 +109,11 @@ def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
     >>> [str(side) for side in hoist(Term(*ops.trace([O]))).steps[-1].identity[0]]
     ['O', 'quotient(O.acc, P.sum)']
     """
+    sums = [box.name for box in term.flat if isinstance(box, Contract | Reduce)]
     for name in boxes:
         if name not in {box.name for box in term.flat}:
-            raise TermError(f"{term.name} has no box {name!r}", box=name, remedy="name the wire that a sum makes")
+            remedy = f"name what a sum makes: {', '.join(sums) or 'here is none'}"
+            raise TermError(f"{term.name} has no box {name!r}", box=name, remedy=remedy)
     pulls = list(_pulls(term, boxes))
     if not pulls:
         return term

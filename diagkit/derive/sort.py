@@ -144,11 +144,12 @@ class Sorted:
         if isinstance(box, Cast):
             return self.formula[box.inputs[0]]
         gone = ", ".join(sorted(self.over(box)) or ("other axes",))
+        late = next((wire for wire in box.inputs if self.waits.get(wire)), box.inputs[0])
         raise StreamError(
-            f"{box.name!r} mixes {gone} of {box.inputs[0]!r}, which waits for {waits[-1]!r}",
+            f"{box.name!r} mixes {gone} of {late!r}, which waits for {waits[-1]!r} over the whole of {self.axis}",
             axis=self.axis,
             box=box.name,
-            remedy=f"end the kernel before {box.name!r}, or reduce {self.axis} first",
+            remedy=f"end the kernel before {box.name!r} (fuse only those before it), or stream another axis",
         )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from diagkit import cost, derive, ops, program
 from diagkit.ops import Node
-from diagkit.term import LevelGraph, Term, TermError
+from diagkit.term import LevelGraph, Term, TermError, public, speaking
 
 if TYPE_CHECKING:
     from diagkit import bench
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from diagkit.machine import Machine
 
 
+@speaking
 class Diagram(Term):
     """A diagram: draws itself, runs, states its costs, and is relabelled step by step.
 
@@ -390,7 +391,7 @@ class Diagram(Term):
     if not TYPE_CHECKING:  # types keep knowing what a diagram has
 
         def __getattr__(self, name):
-            raise ops.missing_step(self.__dict__.get("name", "diagram"), name)
+            raise ops.missing_step(self.__dict__.get("name", "diagram"), name, public(type(self)))
 
     def __str__(self) -> str:
         """The listing: one line per box."""

@@ -4,6 +4,8 @@
 need besides (the tables, the tracer, what runs a single box) is imported below as itself.
 """
 
+from inspect import isfunction as _isfunction
+
 from diagkit.ops.blocks import (
     alibi_slopes,
     attention,
@@ -84,6 +86,7 @@ from diagkit.ops.samples import samples
 from diagkit.ops.scalars import BY_SYMBOL as BY_SYMBOL
 from diagkit.ops.scalars import SCALARS as SCALARS
 from diagkit.ops.scalars import Scalar as Scalar
+from diagkit.term import spoken as _spoken
 
 __all__ = [
     "Node", "absolute", "alibi_slopes", "amax", "amin", "argmax", "argmin", "argtopk", "array", "attention", "axes",
@@ -94,3 +97,6 @@ __all__ = [
     "select", "sigmoid", "sign", "silu", "sin", "softmax", "spherical", "spread", "sqrt", "tanh", "topk", "total",
     "variance", "view", "weight", "where", "window",
 ]  # fmt: skip
+
+# Users meet these functions here: a call that does not fit says how it is written.
+globals().update({name: _spoken(one) for name in __all__ if _isfunction(one := globals()[name])})

@@ -6,9 +6,10 @@ refusal of a name is an AttributeError besides: whoever only asks whether there 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from diagkit.term import DiagkitError, MissingNameError, TermError
+from diagkit.term import DiagkitError, MissingNameError, TermError, nearest
 
 _BY_NAME = "axes go by name and have no order: write them in dk.einsum, or rename one with dk.rename"
 _SIZES = "sizes come with the arrays; its axes are .axes, and the size of an axis q is q.size"
@@ -118,14 +119,17 @@ are .axes, and the size of an axis q is q.size
         raise TermError("a diagram's value is no sympy scalar", remedy="use dk.exp, dk.select, ... in its place")
 
 
-def missing(name: str) -> MissingNameError:
-    """The error of a name that the package does not have, with what numpy and torch call so.
+def missing(name: str, known: Iterable[str] = ()) -> MissingNameError:
+    """The error of a name that the package does not have, with what numpy and torch call so, or what is spelt so.
 
     >>> print(missing("sum"))
     diagkit has no 'sum'; use dk.total(value, over=...)
+    >>> print(missing("soft_max", ["softmax", "amax"]))
+    diagkit has no 'soft_max'; did you mean 'softmax'?
     """
-    known = {"abs": "use dk.absolute(value)", "std": "use dk.sqrt(dk.variance(value, over=...))"} | _INSTEAD
-    return MissingNameError(f"diagkit has no {name!r}", remedy=known.get(name, "dir(diagkit) lists what it has"))
+    foreign = {"abs": "use dk.absolute(value)", "std": "use dk.sqrt(dk.variance(value, over=...))"} | _INSTEAD
+    remedy = foreign.get(name) or nearest(name, known, "dir(diagkit) lists what it has")
+    return MissingNameError(f"diagkit has no {name!r}", remedy=remedy)
 
 
 def refuse_ufunc(name: str) -> DiagkitError:
@@ -153,14 +157,15 @@ _STEPS |= dict.fromkeys(("compile", "build", "jit"), 'use .kernel("numba", ...) 
 _STEPS |= dict.fromkeys(("time", "predict"), 'use .on("H100-SXM", ...)')
 
 
-def missing_step(diagram: str, name: str) -> AttributeError:
-    """The error of a name that a diagram does not have, with what is so called elsewhere.
+def missing_step(diagram: str, name: str, known: Iterable[str] = ()) -> AttributeError:
+    """The error of a name that a diagram does not have, with what is so called elsewhere, or spelt so here.
 
     >>> print(missing_step("attention", "flops"))
     the diagram 'attention' has no 'flops'; use .work().flop()
+    >>> print(missing_step("attention", "transfer", ["transfers", "memory"]))
+    the diagram 'attention' has no 'transfer'; did you mean 'transfers'?
     """
     if name.startswith("_"):
         return AttributeError(name)
-    return MissingNameError(
-        f"the diagram {diagram!r} has no {name!r}", remedy=_STEPS.get(name, "dir(dk.Diagram) lists what it has")
-    )
+    remedy = _STEPS.get(name) or nearest(name, known, "dir(dk.Diagram) lists what it has")
+    return MissingNameError(f"the diagram {diagram!r} has no {name!r}", remedy=remedy)

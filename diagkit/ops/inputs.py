@@ -7,6 +7,8 @@ from typing import Any
 
 from diagkit.term import Array, Axis, Box, DiagkitError, InputError, Term, View, coordinate, exact
 
+_STATED = ("the sizes given", "the diagram")  # where a size comes from, besides arrays
+
 
 def check_inputs(term: Term, arrays: Mapping[str, Any], xp: Any) -> dict[str, Any]:
     """The arrays in the order of the diagram's inputs, each of a kind that its format admits."""
@@ -71,7 +73,7 @@ def _check_kind(array: Array, value: Any, xp: Any) -> Any:
         "int": "give whole numbers, such as class numbers or codes",
         "float": "a boolean mask is declared dtype='bool' and applied with dk.masked"
         if found == "bool"
-        else "give numbers",
+        else "give real numbers",
     }[wanted]
     raise InputError(f"input {array.name!r} is {array.dtype} and cannot be {value.dtype}", box=array.name, remedy=hint)
 
@@ -88,8 +90,8 @@ def bind_sizes(
     {'x': 3}
     """
     fixed = {name: axis.length for name, axis in term.axes.items() if isinstance(axis.length, int)}
-    bound: dict[str, tuple[int, str]] = {name: (length, "the sizes given") for name, length in (known or {}).items()}
-    bound |= {name: (length, "the diagram") for name, length in fixed.items()}
+    bound: dict[str, tuple[int, str]] = {name: (length, _STATED[0]) for name, length in (known or {}).items()}
+    bound |= {name: (length, _STATED[1]) for name, length in fixed.items()}
     for array in term.inputs:
         shape = shapes[array.name]
         if len(shape) != len(array.axes):
@@ -110,9 +112,10 @@ def bind_sizes(
 def _bind(bound: dict[str, tuple[int, str]], axis: Axis, length: int, wire: str, term: Term) -> None:
     first, where = bound.setdefault(axis.name, (length, wire))
     if first != length:
+        where = where if where in _STATED else repr(where)
         readers = ", ".join(repr(box.name) for box in term.consumers(wire)) or "the output"
         raise InputError(
-            f"axis {axis.name!r} is {first} in {where!r} but {length} in {wire!r} (read by {readers})",
+            f"axis {axis.name!r} is {first} in {where} but {length} in {wire!r} (read by {readers})",
             axis=axis.name,
             box=wire,
             remedy=f"accepted for {wire!r}: {first} along {axis.name!r}; an axis of size 1 never stretches",
@@ -137,7 +140,7 @@ def _bind_derived(term: Term, bound: dict[str, tuple[int, str]]) -> None:
     numbers = term.numbers({name: length for name, (length, _) in bound.items()})
     for axis in (axis for axis in term.axes.values() if axis.derived and axis.name in numbers):
         number = numbers[axis.name]
-        length, wire = bound.setdefault(axis.name, (number, "the diagram"))
+        length, wire = bound.setdefault(axis.name, (number, _STATED[1]))
         if length != number:
             raise InputError(
                 f"axis {axis.name!r} is {axis.size} = {number} but {length} in {wire!r}",

@@ -198,6 +198,8 @@ class Torch:
     @staticmethod
     def array(value: Any) -> Any:
         """The value as an array of this library; short whole numbers become int32, in which products fit."""
+        if str(value.layout) != "torch.strided":
+            raise InputError(f"a tensor laid out as {value.layout}", remedy="hand in value.to_dense()")
         return value.int() if str(value.dtype).removeprefix("torch.") in _SHORT else value
 
     @staticmethod

@@ -170,6 +170,12 @@ def combine(function: Callable[..., Any], *operands: Any, hint: str = "", name: 
     return Node(Map("", union([node.axes for node in inputs]), (), expr), inputs, hint, name)
 
 
+def _fitting(error: str) -> str:
+    """What to do about a formula that sympy refuses."""
+    counted = "argument" in error and ("exactly" in error or "at least" in error)
+    return "give it that many" if counted else "use arithmetic, comparisons, &, |, dk.exp, sympy.exp ..."
+
+
 def formula(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
     """`function` of numbers and formulas, as a formula. Errors: TermError for what has no place in one.
 
@@ -181,7 +187,7 @@ def formula(function: Callable[..., Any], operands: Sequence[Any]) -> Any:
         made = _constant(function(*scalars))
     except (TypeError, ValueError, AttributeError) as error:
         reason = f"no formula of {len(scalars)} scalars comes of that: {error}"
-        raise TermError(reason, remedy="use arithmetic, comparisons, &, |, dk.exp, sympy.exp ...") from error
+        raise TermError(reason, remedy=_fitting(str(error))) from error
     if made.has(sympy.zoo, sympy.nan):
         raise TermError(f"a formula that is nowhere a number: {made}", remedy="something is divided by 0")
     return made

@@ -20,10 +20,15 @@ from diagkit.term.boxes import (
     rename_box,
 )
 from diagkit.term.boxes import check_name as check_name
+from diagkit.term.calls import nearest as nearest
+from diagkit.term.calls import public as public
+from diagkit.term.calls import speaking as speaking
+from diagkit.term.calls import spoken as spoken
 from diagkit.term.check import REDUCTIONS as REDUCTIONS
 from diagkit.term.check import promote, wire_format
 from diagkit.term.errors import (
     AxisError,
+    CallError,
     DiagkitError,
     FormatError,
     FuseError,
@@ -65,6 +70,7 @@ __all__ = [
     "AxisError",
     "Block",
     "Box",
+    "CallError",
     "Cast",
     "Contract",
     "DiagkitError",

@@ -30,6 +30,10 @@ class InputError(DiagkitError):
     """Arrays handed to a diagram that do not fit it: missing, extra, of the wrong shape or kind."""
 
 
+class CallError(InputError, TypeError):
+    """A call with an argument too many, too few or of another name."""
+
+
 class MissingKeyError(InputError, KeyError):
     """An amount that a table of costs does not have under the name asked for.
 

@@ -79,6 +79,8 @@ def check_sizes(term: Term, sizes: Mapping[str, Any], deepest: int = 1) -> dict[
             reason = f"the size of {name!r} is derived: {rule}"
             raise InputError(reason, axis=name, remedy=f"give {', '.join(bases)} alone")
         if name not in accepted(term, deepest):
-            raise InputError(f"{term.name} has no open size or tile {name!r}", axis=name, remedy=f"it takes: {known}")
+            formats = '; a number format is set before: .formats("fp16")' if name in ("dtype", "format") else ""
+            reason = f"{term.name} has no open size or tile {name!r}"
+            raise InputError(reason, axis=name, remedy=f"it takes: {known}{formats}")
         check_whole(value, name, 0 if name in term.open_sizes else 1)
     return {name: index(value) for name, value in sizes.items()}
