@@ -52,7 +52,7 @@ def test_a_formula_is_its_factor_times_the_rest(expr):
 def test_the_scale_of_scores_waits_for_their_exponential():
     kernel, sizes, text = kernel_of(values(dk.softmax(scores(), over=x)))
     assert list(waiting(kernel, sizes).values()) == [sympy.Rational(1, 4)]
-    assert "_raw = QK" in text and "0.25 * tl.max(" in text and "0.36067376022224085 * " in text
+    assert "_raw = QK" in text and "0.25 * largest(" in text and "0.36067376022224085 * " in text
 
 
 def test_numba_holds_the_products_without_their_scale_and_writes_none_of_them_twice():
@@ -67,7 +67,7 @@ def test_numba_holds_the_products_without_their_scale_and_writes_none_of_them_tw
 def test_masks_hand_the_scale_on():
     kernel, sizes, text = kernel_of(values(dk.softmax(dk.masked(scores(), dk.causal(q, x)), over=x)))
     assert set(waiting(kernel, sizes).values()) == {sympy.Rational(1, 4)} and len(waiting(kernel, sizes)) == 2
-    assert "0.25 * QK" not in text and "0.25 * tl.max(" in text
+    assert "0.25 * QK" not in text and "0.25 * largest(" in text
 
 
 def test_a_factor_on_an_exponential_becomes_a_term_of_its_argument_once_per_row():

@@ -173,7 +173,7 @@ _GATHER = {
     "sum": _Gather("number(0.0)", "{0} + {1}", "{0}", "{0} + {1}"),
     "product": _Gather("number(1.0)", "{0} * {1}", "{0}", "{0} * {1}"),
     "max": _Gather("order(number(-np.inf))", "max({0}, order({1}))", "ordered({0})", "larger({0}, {1})"),
-    "min": _Gather("order(number(np.inf))", "min({0}, order({1}))", "ordered({0})", "smaller({0}, {1})"),
+    "min": _Gather("order(number(-np.inf))", "max({0}, order(-({1})))", "-ordered({0})", "smaller({0}, {1})"),
 }
 _STARTS = {
     "sum": "number(0.0)",

@@ -23,8 +23,8 @@ from diagkit.term import Box, Cast, Contract, Index, Map, Reduce, View, arg, siz
 from diagkit.term import names as names_of
 
 _NOTHING = {"sum": "0.0", "product": "1.0", "max": 'float("-inf")', "min": 'float("inf")'}
-_REDUCED = {"product": "product({0}, {1})"}
-"""What the library of Triton has under no name of its own."""
+_REDUCED = {"sum": "tl.sum", "product": "product", "max": "largest", "min": "smallest"}
+"""Functions of a block and an axis; Triton's own maximum and minimum leave out what is no number."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _fp32(found: Text) -> str:
 
 def _reduced(op: str, text: str, order: Order, over: Order) -> Made:
     for axis in sorted(over, key=order.index, reverse=True):
-        text = _REDUCED.get(op, f"tl.{op}({{0}}, {{1}})").format(text, order.index(axis))
+        text = f"{_REDUCED[op]}({text}, {order.index(axis)})"
     return Made(text, tuple(axis for axis in order if axis not in over))
 
 

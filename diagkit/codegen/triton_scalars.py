@@ -20,8 +20,8 @@ TRITON = Dialect(
         "abs": "tl.abs({0})",
         "sqrt": "tl.sqrt({0})",
         "power": "power({0}, {1})",
-        "maximum": "tl.maximum({0}, {1})",
-        "minimum": "tl.minimum({0}, {1})",
+        "maximum": "larger({0}, {1})",
+        "minimum": "smaller({0}, {1})",
         "finite": "finite({0})",
         "quotient": "quotient({0}, {1})",
         "where": "tl.where({0}, {1}, {2})",
@@ -40,6 +40,26 @@ _FUNCTIONS = {
         "def finite(v):",
         '    """A maximum used as a shift: 0 where it is -inf, in a row that sees nothing."""',
         '    return tl.where(v == float("-inf"), 0.0, v)',
+    ),
+    "larger": (
+        "def larger(a, b):",
+        '    """The larger of two numbers; NaN if either is."""',
+        "    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)",
+    ),
+    "smaller": (
+        "def smaller(a, b):",
+        '    """The smaller of two numbers; NaN if either is."""',
+        "    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)",
+    ),
+    "largest": (
+        "def largest(block, axis):",
+        '    """The largest of a block along an axis; NaN where one is."""',
+        "    return tl.reduce(block, axis, larger)",
+    ),
+    "smallest": (
+        "def smallest(block, axis):",
+        '    """The smallest of a block along an axis; NaN where one is."""',
+        "    return tl.reduce(block, axis, smaller)",
     ),
     "quotient": (
         "def quotient(a, b):",
@@ -168,4 +188,5 @@ def prelude(used: str) -> list[str]:
 
 
 def _calls(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w.]){name}\(", text) is not None
+    """Whether it is called, or handed over as the last argument."""
+    return re.search(rf"(?<![\w.]){name}[()]", text) is not None
