@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import diagkit as dk
 
 n, x, e, f, h, d = dk.axes("n x e f h d")
+
+
+def silent(machine: dk.machine.Machine, section: str) -> dk.machine.Machine:
+    """The machine as if its file had no such section."""
+    kept = tuple(number for number in machine.numbers if not number.field.startswith(f"{section}."))
+    return dataclasses.replace(machine, numbers=kept)
 
 
 def attention(name: str = "attention", **options: Any) -> dk.Diagram:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diagkit.machine import MachineError, load
-from diagkit.machine.warpgroups import ASSUMED, UNITS, Pipeline, pipeline, softmax_time
+from diagkit.machine.warpgroups import ASSUMED, HALF, UNITS, Pipeline, pipeline, softmax_time
+from diagkit.term import DiagkitError
 
 H100 = load("H100-SXM")
 # format, overlap, overhead, time of a step in its products, share of the peak reached in percent
@@ -98,7 +99,42 @@ def test_no_unit_does_two_things_and_no_softmax_precedes_its_scores(sigma, warpg
 def test_every_assumption_has_a_name_and_unknown_overlaps_are_refused():
     assert pipeline(H100, "fp16", "intra").assumed == ASSUMED
     assert {"softmax", "overhead", "units"} <= {name for name, _ in ASSUMED}
-    with pytest.raises(MachineError, match="no pipeline 'both' of 2"):
+    with pytest.raises(MachineError, match="no overlap 'both'; one of: intra, inter"):
         pipeline(H100, "fp16", "both")
     with pytest.raises(MachineError, match=r"tensor\.fp8"):
         pipeline(load("A100-SXM-80GB"), "fp8e4m3", "intra")
+
+
+WRONG = [{"warpgroups": n} for n in (0, -1, 2.5, "2", True)] + [{"d": n} for n in (0, -4, "128", 1.5)]
+WRONG += [{"overhead": part} for part in (-1, "x", float("nan"), float("inf"), None, True)]
+
+
+@pytest.mark.parametrize("options", WRONG, ids=str)
+@pytest.mark.parametrize("overlap", ["intra", "inter"])
+def test_what_no_pipeline_has_is_refused(overlap, options):
+    with pytest.raises(DiagkitError, match=next(iter(options))):
+        pipeline(H100, "fp16", overlap, **options)
+
+
+def test_a_pipeline_needs_a_machine():
+    with pytest.raises(MachineError, match="'H100-SXM' is no machine"):
+        pipeline("H100-SXM", "fp16", "inter")
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3])
+@pytest.mark.parametrize("warpgroups", [1, 2, 3, 4])
+@pytest.mark.parametrize("overlap", ["intra", "inter"])
+def test_every_operation_comes_to_its_turn(overlap, warpgroups, steps):
+    model = pipeline(H100, "fp16", overlap, warpgroups=warpgroups)
+    slots = model.schedule(steps)
+    assert len(slots) == len({(slot.kind, slot.step, slot.warpgroup) for slot in slots}) == 3 * steps * model.warpgroups
+    assert len(model.barriers(steps)) <= steps * model.warpgroups
+
+
+@pytest.mark.parametrize("steps", [-1, 2.5, "3", True])
+def test_steps_are_counted(steps):
+    for asked in (Pipeline(HALF, "intra", 1).schedule, Pipeline(HALF, "inter", 2).barriers):
+        with pytest.raises(DiagkitError, match="steps cannot be"):
+            asked(steps)
+    with pytest.raises(DiagkitError, match="steps cannot be 0"):
+        Pipeline(HALF, "inter", 2).scheduled_time(0)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import examples
 import pytest
 
+import diagkit as dk
+from diagkit.cost import NoTileError
 from diagkit.diagram.together import moved_together
-from diagkit.machine import data_path, load
+from diagkit.machine import MachineError, data_path, load
 from diagkit.term import DiagkitError
 
 SIZES = {"q": 4096, "x": 4096, "d": 128}
@@ -45,7 +47,27 @@ def test_what_is_missing_is_named() -> None:
         naive.on("T4", q=16, d=16)
     with pytest.raises(DiagkitError, match="H100-SXM"):
         naive.on("H100", **SIZES)
-    assert "not stated by the machine" in repr(naive.on("B200", **SIZES, dtype="fp16"))
+    silent = examples.silent(load("B200"), "fma")
+    assert "not stated by the machine" in repr(naive.on(silent, **SIZES, dtype="fp16"))
+
+
+@pytest.mark.parametrize(("name", "dtype", "field"), [("T4", "fp8e4m3", "fp8_flop"), ("B200", "int4", "int4_op"),
+                                                      ("H800-PCIe", None, "fp32_flop")])  # fmt: skip
+def test_a_format_that_a_machine_lacks_is_refused_by_its_field(name, dtype, field) -> None:
+    with pytest.raises(MachineError, match=f"{name} states no peak.{field}_per_s") as caught:
+        FLASH.on(name, dtype, **SIZES)
+    assert caught.value.field == f"peak.{field}_per_s"
+
+
+def test_without_products_no_peak_is_asked_for() -> None:
+    x = dk.axis("x")
+    pointwise = dk.Diagram(dk.exp(dk.array("X", x), name="E"), name="exp")
+    assert pointwise.on("T4", "fp8e4m3", x=4096).times.bottleneck == "global"
+
+
+def test_truth_is_no_size() -> None:
+    with pytest.raises(DiagkitError, match="'q' cannot have size True"):
+        FLASH.on("T4", "fp16", **{**SIZES, "q": True})
 
 
 def test_it_shows_itself_as_a_table_with_units() -> None:
@@ -147,10 +169,21 @@ def test_eight_machines_side_by_side() -> None:
     assert found.table().column("machine") == list(EIGHT)
     assert found["H100-SXM"].tiles == FLASH.on("H100-SXM", dtype="fp16", **LONG, s_x=64).tiles
     assert found.best() == "B200"
-    assert "no rate: fma" in repr(found)
+    assert "no rate" not in repr(found)
+    silent = FLASH.across([examples.silent(load("B200"), "fma"), "T4"], "fp16", **LONG, s_x=64)
+    assert "no rate: fma" in repr(silent)
+    assert silent.order == ("B200", "T4")
     eight_bits = FLASH.across(EIGHT, "fp8e4m3", **LONG, s_x=64)
     assert dict(zip(EIGHT, eight_bits.table().column("tiles"), strict=True))["T4"] == "refused: no peak.fp8_flop_per_s"
     assert eight_bits._repr_html_().count("<tr>") == 9
+
+
+def test_a_machine_without_room_for_any_tile_says_so_in_its_place() -> None:
+    found = FLASH.across(["T4", "H100-SXM"], "fp16", q=64, x=64, d=1024)
+    assert list(found.found) == ["H100-SXM"]
+    assert found.refused["T4"].startswith("refused: the smallest legal tiles hold 131,648 bytes")
+    with pytest.raises(NoTileError):
+        FLASH.on("T4", "fp16", q=64, x=64, d=1024)
 
 
 def test_a_machine_of_one_file_needs_no_code(tmp_path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import diagkit as dk
 from diagkit.explore import Explorer
+from diagkit.machine import load
 from diagkit.term import DiagkitError, InputError
 
 SIZES: dict[str, Any] = {"q": [512, 1000], "x": "q", "d": 64}
@@ -59,7 +60,15 @@ def test_rows_are_chosen_sorted_and_the_best_fits() -> None:
 
 
 def test_it_displays_its_units_and_only_the_first_rows() -> None:
-    swept = flash().sweep("B200", "fp16", q=[2**k for k in range(6, 12)], x="q", d=64, g_q=[16, 32, 48, 64], s_x=16)
+    swept = flash().sweep(
+        examples.silent(load("B200"), "fma"),
+        "fp16",
+        q=[2**k for k in range(6, 12)],
+        x="q",
+        d=64,
+        g_q=[16, 32, 48, 64],
+        s_x=16,
+    )
     text = repr(swept)
     assert "24 points, the first 20 shown" in text
     assert all(

@@ -12,7 +12,7 @@ from diagkit.cost.hierarchy import (
     level_optimum,
     network,
 )
-from diagkit.cost.legal import LegalTile, Price, legal_tile, tile_multiples
+from diagkit.cost.legal import LegalTile, NoTileError, Price, legal_tile, tile_multiples
 from diagkit.cost.levels import LevelTransfers, level_memory, level_transfers, level_work, nested_tiles
 from diagkit.cost.memory import Column, Memory, memory
 from diagkit.cost.optimum import Optimum, optimum
@@ -26,9 +26,9 @@ from diagkit.cost.work import Task, Work, visible_pairs, work
 
 __all__ = [
     "Amounts", "BitsLaw", "Column", "CostRow", "LegalTile", "LevelOptimum", "LevelTransfers", "Memory", "Network",
-    "Optimum", "Point", "Price", "Ranges", "Rule", "Shown", "Table", "Task", "Transfer", "Transfers", "Work", "amounts",
-    "bits", "caching", "columns", "cross_saving", "cross_transfer", "evaluate", "evaluate_at", "intensity",
-    "legal_tile", "level_memory", "level_optimum", "level_transfers", "level_work", "memory", "nested_tiles",
-    "network", "optimum", "ranges", "relax", "roofline_point", "short", "tile_multiples", "transfers",
+    "NoTileError", "Optimum", "Point", "Price", "Ranges", "Rule", "Shown", "Table", "Task", "Transfer", "Transfers",
+    "Work", "amounts", "bits", "caching", "columns", "cross_saving", "cross_transfer", "evaluate", "evaluate_at",
+    "intensity", "legal_tile", "level_memory", "level_optimum", "level_transfers", "level_work", "memory",
+    "nested_tiles", "network", "optimum", "ranges", "relax", "roofline_point", "short", "tile_multiples", "transfers",
     "visible_pairs", "visits", "work",
 ]  # fmt: skip

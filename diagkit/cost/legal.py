@@ -44,6 +44,19 @@ Price = Callable[[Mapping[str, int]], float]
 """What tiles cost, by the sizes and tiles that it is given; without a mask it never grows with a tile."""
 
 
+class NoTileError(DiagkitError):
+    """No legal tile fits the memory.
+
+    >>> import diagkit as dk
+    >>> q = dk.axis("q")
+    >>> dk.Diagram(dk.exp(dk.array("X", q), name="E"), name="exp").group(q="g_q").legal_tile(1, q=64)
+    Traceback (most recent call last):
+    ...
+    diagkit.cost.legal.NoTileError: the smallest legal tiles hold 32 elements, and the memory is 1; give more \
+memory, smaller multiples, or more axes to group or stream
+    """
+
+
 @dataclass(frozen=True, repr=False)
 class LegalTile(Shown):
     """The best tile of whole numbers.
@@ -104,7 +117,7 @@ def legal_tile(
     `sizes` are elements by name of the axis; a tile that is given stays. Tiles are multiples of
     `multiples` by axis (unless given: of what matrix instructions and coalesced rows ask for, see
     `tile_multiples`) and of the labels' own, or the whole axis; with `divisors` they divide it.
-    Never rounded up past the memory. A DiagkitError where nothing legal fits.
+    Never rounded up past the memory. A NoTileError where nothing legal fits.
 
     >>> import diagkit as dk
     >>> a, b, c = dk.axes("a b c")
@@ -311,7 +324,7 @@ class _Search:
         found = min(self._tried(choices, order, settled), default=None)
         if found is None:
             least = self.held({name: every[0] for name, every in choices.items()})
-            raise DiagkitError(
+            raise NoTileError(
                 f"the smallest legal tiles hold {tidy(least):,} {self.unit}, and the memory is {self.limit:,}",
                 remedy="give more memory, smaller multiples, or more axes to group or stream",
             )

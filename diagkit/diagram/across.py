@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from diagkit.cost import NoTileError
 from diagkit.diagram.fastest import aimed
 from diagkit.diagram.prediction import NEEDED, TIME_HEAD, Prediction, several
-from diagkit.machine import Energy, MachineError, Sheet
+from diagkit.machine import Energy, Machine, MachineError, Sheet
 from diagkit.term import DiagkitError, MissingKeyError, Term
 
 HEAD = ("machine", "tiles", *TIME_HEAD, "mJ", "moving")
@@ -75,24 +77,25 @@ def _spent(used: Energy) -> tuple[str, str]:
 
 def across(
     term: Term,
-    machines: Sequence[str],
+    machines: Any,
     dtype: str | None,
     without: Sequence[str],
     aim: str,
     sizes: Mapping[str, int],
 ) -> Across:
-    """The predictions for `term` on `machines` by name, at sizes and tiles in elements (see `fastest.aimed`).
+    """The predictions for `term` on `machines`, by name or as they are, at sizes and tiles (see `fastest.aimed`).
 
     A machine that states no peak for the format, or too little memory for any tile, has its reason in its place.
     """
     found: dict[str, Prediction] = {}
     refused: dict[str, str] = {}
-    asked = [machines] if isinstance(machines, str) else machines
-    for name, one_machine in zip(asked, several(asked), strict=True):
+    asked = [machines] if isinstance(machines, str | Machine) else machines
+    names = [one.name if isinstance(one, Machine) else one for one in asked]
+    for name, one_machine in zip(names, several(asked), strict=True):
         try:
-            one = aimed(term, one_machine, dtype, without, aim, sizes)
-            one.machine.peak(one.dtype)
-            found[name] = one
+            found[name] = aimed(term, one_machine, dtype, without, aim, sizes)
         except MachineError as error:
             refused[name] = f"refused: no {error.field}"
-    return Across(found, refused, tuple(asked))
+        except NoTileError as error:
+            refused[name] = f"refused: {error.reason}"
+    return Across(found, refused, tuple(names))

@@ -327,7 +327,7 @@ class Diagram(Term):
 
     def across(
         self,
-        machines: Sequence[str],
+        machines: Any,
         dtype: str | None = None,
         without: Sequence[str] = (),
         aim: str = "transfers",

@@ -170,7 +170,8 @@ def predict(
     """The prediction for `term` on a machine or the one of that name, at sizes and tiles in elements.
 
     Tiles that are not given are the best legal ones for the fast memory of one block: of least transfers, or of
-    least `price`. Raises DiagkitError for a size that is missing, MachineError for an unknown machine or format.
+    least `price`. Raises DiagkitError for a size that is missing, MachineError for an unknown machine, or where the
+    machine states no peak for the format that the products have.
     """
     (found,) = several([name])
     kind = dtype or usual_format(term)
@@ -184,6 +185,8 @@ def predict(
     formulas = cost.work(term).by_unit()
     counted = {unit: as_float(cost.evaluate(amount, everything), unit) for unit, amount in formulas.items()}
     work = {unit: amount for unit, amount in counted.items() if amount}
+    if "tensor" in work:
+        found.peak(kind)  # without it no time says anything: refused by the name of the field
     together = moved_together(term, dtype, everything, found.multiprocessors)
     fetched = int(moved), together, into_registers(term, dtype, {**given, **everything})
     measured = times(found, by_level(int(moved), fetched[2]), work, kind)
@@ -196,7 +199,7 @@ def _need_whole(term: Term, given: Mapping[str, Any], sizes: Mapping[str, int]) 
     for name, number in given.items():
         if name not in known and name not in term.axes:
             raise InputError(f"no open size or tile {name!r}", axis=name, remedy=f"there are: {', '.join(known)}")
-        if not isinstance(number, Integral) or number < 1:
+        if isinstance(number, bool) or not isinstance(number, Integral) or number < 1:
             raise InputError(
                 f"{name!r} cannot have size {number!r}", axis=name, remedy="use whole numbers of at least 1"
             )

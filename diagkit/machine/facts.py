@@ -355,5 +355,5 @@ def need_machine(found: Any) -> Machine:
 
 def stem(dtype: str, between: str = "") -> str:
     """The head of a rate's field name: both fp8 formats share one, integers count op and not FLOP."""
-    name = "fp8" if str(dtype).startswith("fp8") else dtype
+    name = "fp8" if dtype in ("fp8e4m3", "fp8e5m2") else dtype
     return f"{name}{between}_{'op' if name in INTEGERS else 'flop'}"

@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
+from numbers import Real
 
-from diagkit.machine.facts import Machine, MachineError
+from diagkit.machine.facts import Machine, MachineError, need_machine
+from diagkit.term import check_whole
 
 ASSUMED = (
     ("softmax", "is its exponentials alone, slowed by the overhead: row maxima, sums and casts are in it (assumed)"),
@@ -141,6 +143,7 @@ class Pipeline:
 
     def scheduled_time(self, steps: int = 60) -> Fraction:
         """Time of a step by the schedule, over its second half, when the start no longer shows."""
+        check_whole(steps, "steps", 1)
         ends = [slot for slot in schedule(self, 2 * steps) if slot.kind == "PV"]
         first, last = (max(slot.end for slot in ends if slot.step == step) for step in (steps - 1, 2 * steps - 1))
         return (last - first) / (steps * self.warpgroups)
@@ -149,13 +152,17 @@ class Pipeline:
 def softmax_time(machine: Machine, dtype: str, d: int = 128, overhead: Fraction = OVERHEAD) -> Fraction:
     """sigma: clocks of a score's exponential over clocks of its 4d FLOP, times one plus the overhead.
 
-    `d` is in elements of a head. Errors: `MachineError` where the machine states no such rate.
+    `d` is in elements of a head. Errors: `MachineError` where the machine states no such rate, and for an overhead
+    that is no number of at least 0.
 
     >>> from diagkit.machine import load
     >>> softmax_time(load("H100-SXM"), "fp16"), softmax_time(load("H100-SXM"), "fp8e4m3", overhead=Fraction(0))
     (Fraction(5, 6), Fraction(1, 1))
     """
-    products = Fraction(4 * d) / Fraction(machine.tensor_rate(dtype))
+    if isinstance(overhead, bool) or not isinstance(overhead, Real) or not 0 <= overhead < float("inf"):
+        raise MachineError(f"an overhead cannot be {overhead!r}", field="overhead", remedy="give a part, at least 0")
+    rate = need_machine(machine).tensor_rate(dtype)
+    products = Fraction(4 * check_whole(d, "d", 1)) / Fraction(rate)
     return (1 + Fraction(overhead)) / Fraction(machine.exp_rate()) / products
 
 
@@ -168,13 +175,11 @@ def pipeline(
     >>> f"{pipeline(load('H100-SXM'), 'fp16', 'intra').tensor_busy:.1%}"
     '75.0%'
     """
-    if overlap not in CLOSED or warpgroups < 1:
-        raise MachineError(
-            f"no pipeline {overlap!r} of {warpgroups} warpgroups",
-            remedy=f"overlap: {' or '.join(CLOSED)}; at least one warpgroup",
-        )
+    if overlap not in CLOSED:
+        raise MachineError(f"no overlap {overlap!r}", field="overlap", remedy=f"one of: {', '.join(CLOSED)}")
+    several = check_whole(warpgroups, "warpgroups", 1)
     sigma = softmax_time(machine, dtype, d, overhead)
-    return Pipeline(sigma, overlap, warpgroups if overlap == "inter" else 1, Fraction(overhead))
+    return Pipeline(sigma, overlap, several if overlap == "inter" else 1, Fraction(overhead))
 
 
 def inter_waits(kind: str, step: int, group: int, _last: int) -> Iterator[Operation]:
@@ -198,6 +203,7 @@ WAITS: dict[str, Callable[[str, int, int, int], Iterator[Operation]]] = {"intra"
 
 def schedule(model: Pipeline, steps: int) -> list[Slot]:
     """Every operation at the earliest moment that its waits and its unit allow; the longest ready goes first."""
+    check_whole(steps, "steps")
     takes = {"QK": model.first, "softmax": model.sigma, "PV": 1 - model.first}
     free = dict.fromkeys(UNITS.values(), Fraction(0))
     done: dict[Operation, Slot] = {}
