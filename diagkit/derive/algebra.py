@@ -154,9 +154,8 @@ def _ratio(factor: Any, inside: Symbols, waiting: Symbols, sound: Callable[[Any]
 
 
 def _exponential(power: Callable[[Any], Any], exponent: Any, inside: Symbols, waiting: Symbols) -> Any | None:
-    plainly = plain(exponent)
-    shift = sympy.expand(after(plainly, waiting) - plainly)
-    return None if shift.free_symbols & inside else power(shift)
+    moved = shift(exponent, inside, waiting)
+    return None if moved is None else power(moved)
 
 
 def _alone(factor: Any, waiting: Symbols, sound: Callable[[Any], bool]) -> Any | None:
@@ -171,7 +170,13 @@ def _alone(factor: Any, waiting: Symbols, sound: Callable[[Any], bool]) -> Any |
 def shift(expr: Any, inside: Symbols, waiting: Symbols) -> Any | None:
     """The difference `expr` after the chunk - `expr` before it, where nothing reduced enters it; else None."""
     difference = sympy.expand(after(plain(expr), waiting) - plain(expr))
-    return None if difference.free_symbols & inside else difference
+    return None if difference.free_symbols & inside else _by_sizes(difference, expr)
+
+
+def _by_sizes(difference: Any, expr: Any) -> Any:
+    """`difference` with the sizes that divide `expr` in a quotient, 0 where they are, dividing it so too."""
+    sizes = {s for part in expr.atoms(quotient) for s in part.args[1].free_symbols if s.is_positive}
+    return difference.replace(_divides(lambda below: bool(below.free_symbols & sizes)), lambda p: quotient(ONE, 1 / p))
 
 
 def guarded(expr: Any, extremes: Mapping[Any, Any], may_vanish: Callable[[Any], bool]) -> Any:

@@ -20,6 +20,7 @@ from diagkit.ops.inputs import bind_sizes, check_inputs
 from diagkit.ops.libraries import library
 from diagkit.ops.room import refuse_larger
 from diagkit.ops.scalars import BY_SYMBOL
+from diagkit.ops.undefined import check_formulas
 from diagkit.term import (
     FORMATS,
     Array,
@@ -29,7 +30,6 @@ from diagkit.term import (
     Cast,
     Contract,
     Index,
-    InputError,
     Map,
     Reduce,
     Term,
@@ -83,6 +83,7 @@ def open_arrays(
     given = check_inputs(term, arrays, xp)
     sizes = bind_sizes(term, {name: tuple(value.shape) for name, value in given.items()}, sizes)
     check_classes(term, given, sizes)
+    check_formulas(term, sizes)
     compute, result = _float_types(xp, given, force)
     start = {name: (value if xp.kind(value) != "float" else xp.astype(value, compute)) for name, value in given.items()}
     start |= {array.name: xp.astype(start[array.name], compute) for array in term.inputs if _is_float(array)}
@@ -187,7 +188,7 @@ def scalar_value(expr: Any, values: list[Any], xp: Any, compute: Any) -> Any:
     if expr.is_Symbol:
         return values[int(expr.name[1:])]
     if expr.is_number:
-        return _real(expr)
+        return float(expr)
     parts = expr.args
     run = _SCALAR_CASES.get(expr.func)
     if run is not None:
@@ -195,13 +196,6 @@ def scalar_value(expr: Any, values: list[Any], xp: Any, compute: Any) -> Any:
     row = BY_SYMBOL[expr.func]
     operands = [_floated(scalar_value(part, values, xp, compute), xp, compute) for part in parts]
     return _call(xp, xp.function(getattr(row, xp.name)), row.name, operands)
-
-
-def _real(expr: Any) -> float:
-    if not expr.is_extended_real:
-        reason = "a formula of sizes is no number at these sizes: something is divided by a size that is 0"
-        raise InputError(reason, remedy="give every axis that divides at least 1 element")
-    return float(expr)
 
 
 def _floated(value: Any, xp: Any, compute: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diagkit.ops import by_name, close_arrays, open_arrays
+from diagkit.ops import by_name, check_formulas, close_arrays, open_arrays
 from diagkit.program.execute import run_kernels, walk_kernels
 from diagkit.program.lower import kernels
 from diagkit.program.lowered import Lowered
@@ -111,4 +111,5 @@ def lower(term: Term, /, **sizes: Any) -> Program:
     <BLANKLINE>
     """
     bound = check_sizes(term, sizes)
+    check_formulas(term, term.numbers(bound))
     return Program(term, kernels(term, bound), tuple(sorted(bound.items())))

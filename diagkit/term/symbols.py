@@ -110,8 +110,12 @@ class finite(sympy.Function):
 class quotient(sympy.Function):
     """A quotient whose denominator may be an empty sum: a / b, and 0 where b is 0.
 
+    What has no value before it is divided has none after.
+
     >>> quotient(sympy.Integer(6), sympy.Integer(3)), quotient(sympy.S.One, sympy.S.Zero)
     (2, 0)
+    >>> quotient(1 / sympy.S.Zero, sympy.S.Zero)
+    nan
     """
 
     nargs = 2
@@ -121,7 +125,7 @@ class quotient(sympy.Function):
     def eval(cls, above: Any, below: Any) -> Any:
         """What sympy may put in its place, or None."""
         if below.is_zero:
-            return sympy.S.Zero
+            return sympy.nan if above.has(sympy.zoo, sympy.nan) else sympy.S.Zero
         return above / below if below.is_number else None
 
     def _latex(self, printer: Any, exp: Any = None) -> str:
