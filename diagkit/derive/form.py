@@ -17,6 +17,7 @@ from diagkit.derive.partial import COMBINE, Accumulator
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import Sums
 from diagkit.derive.unseen import divided, ended
+from diagkit.derive.zeros import by_choice
 from diagkit.term import Axes, Box, Cast, Contract, Index, Map, Reduce, StreamError, arg, value, where
 
 _LARGE = sympy.Float(1e308)
@@ -129,7 +130,7 @@ class Writer:
     def _deviation(self, symbol: Any) -> str:
         """Deviations from the mean as it is after the chunk."""
         centre = self.sums.moments.centres[symbol]
-        mean = self.map(f"{centre.total.name}.mean", self.over_wires(self._later(centre.mean), CHUNK))
+        mean = self.map(centre.total.name + centre.suffix, self.over_wires(self._later(centre.mean), CHUNK))
         return self.map(symbol.name, self.over_wires(centre.of, CHUNK) - value(mean))
 
     def _later(self, expr: Any) -> Any:
@@ -177,11 +178,26 @@ class Writer:
         if core == self.chain.formula.get(source, value(source)):
             return self.wire(value(source), CHUNK)
         self._refuse_buried(core, source)
-        held = self.map(f"{owner}.summand", self.over_wires(self._later(self._in_wires(core)), CHUNK))
+        held = self.map(f"{owner}.summand", self._summand(core, source, owner))
         box = self.chain.boxes.get(source)
         if isinstance(box, Cast) and self.chain.waits[source]:
             return self.add(replace(box, name=self.chain.fresh(f"{source}.chunk", box.axes), inputs=(held,)))
         return held
+
+    def _summand(self, core: Any, source: str, owner: str) -> Any:
+        """The formula of what is summed: 0 by choice, or by a factor that makes it 0 whatever the others are."""
+        product, conditions = by_choice(core)
+        weight = self.chain.zeros.weight(product, source, self.sums.moments.tops)
+        made = self._on_chunk(product)
+        if weight is not None:
+            wire = self.map(self.chain.fresh(f"{owner}.factors"), self._on_chunk(weight))
+            made = where(sympy.Eq(value(wire), 0), sympy.S.Zero, made)
+        for condition in conditions:
+            made = where(self._on_chunk(condition), made, sympy.S.Zero)
+        return made
+
+    def _on_chunk(self, expr: Any) -> Any:
+        return self.over_wires(self._later(self._in_wires(expr)), CHUNK)
 
     def _in_wires(self, core: Any) -> Any:
         """`core` over the diagram's own wires where these hold a part of it, rounded ones first."""

@@ -14,10 +14,11 @@ from diagkit.derive.partial import COMBINE, Accumulator
 from diagkit.derive.ranked import RANKED
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import Sums
+from diagkit.derive.tops import TOPPED
 from diagkit.term import plain, quotient, value
 
 _SHORT = {"max": "m", "sum": "z", "min": "n", "product": "p"}
-_STRENGTH = (LEMMA, RANKED, ATTAINED, "power sums", "normalised", "hoisted", "corrected")
+_STRENGTH = (LEMMA, TOPPED, RANKED, ATTAINED, "power sums", "normalised", "hoisted", "corrected")
 
 
 def method(sums: Sums) -> str:

@@ -17,7 +17,8 @@ from diagkit.derive.algebra import ONE, ZERO, hide, product, renewed, terms
 from diagkit.derive.carried import Carried
 from diagkit.derive.means import Mean, means_in, not_negative
 from diagkit.derive.near import Near, near
-from diagkit.derive.partial import Centre
+from diagkit.derive.partial import Accumulator, Centre
+from diagkit.derive.tops import TOPPED, Top, counted_from, extremes_in
 from diagkit.term import plain, value
 
 LEMMA = "lemma: centred sums (Welford, Chan)"
@@ -31,7 +32,7 @@ class Moments:
 
     def __init__(self, carried: Carried, lemma: bool) -> None:
         self.carried, self.chain, self.lemma = carried, carried.chain, lemma
-        self.centres: dict[Any, Centre] = {}
+        self.centres: dict[Any, Centre | Top] = {}
         self.deviations: dict[Any, Any] = {}
 
     def expanded(self, name: str, box: Any, formulas: list[Any]) -> bool:
@@ -51,9 +52,18 @@ class Moments:
                 return False
             total = total + factor * summed
         self.carried.worth(name, total)
-        centred = any(core.free_symbols & set(self.centres) for cores in grouped for core in cores)
-        self.carried.methods[name] = LEMMA if centred else "power sums"
+        used = {symbol for cores in grouped for core in cores for symbol in core.free_symbols & set(self.centres)}
+        self.carried.methods[name] = self._method(used)
         return True
+
+    def _method(self, used: set[Any]) -> str:
+        lemma = TOPPED if used <= self.tops else LEMMA
+        return lemma if used else "power sums"
+
+    @property
+    def tops(self) -> frozenset[Any]:
+        """The symbols of what is counted from an extreme."""
+        return frozenset(symbol for symbol, centre in self.centres.items() if isinstance(centre, Top))
 
     def _terms(self, chosen: list[list[Any]]) -> list[tuple[Any, Any]]:
         """(what is multiplied on at the end, what is summed) for each term of a polynomial."""
@@ -66,7 +76,7 @@ class Moments:
 
     def _chosen(self, formulas: list[Any], box: Any) -> Product:
         """The terms of each factor: over deviations where it has any, else as it is written."""
-        own = [self._about_own_means(formula) if self.lemma else None for formula in formulas]
+        own = [self._about_extremes(one) or (self._about_own_means(one) if self.lemma else None) for one in formulas]
         apart = near(formulas, self.chain.inside(formulas, self.carried.over), self.chain.waiting)
         degrees = [degree if one is None else 1 for degree, one in zip(apart.degrees, own, strict=True)]
         written = [one or terms(*hide(formula)) for one, formula in zip(own, formulas, strict=True)]
@@ -74,6 +84,27 @@ class Moments:
             return written
         parts = [one or terms(part, apart.hidden) for one, part in zip(own, apart.factors, strict=True)]
         return self._about_other_means(apart, parts, box) or written
+
+    def _about_extremes(self, formula: Any) -> list[list[Any]] | None:
+        """The terms of a polynomial counted from the extremes in it; None where there are none."""
+        polynomial, hidden = hide(self.carried.written(formula))
+        used: dict[Any, Top] = {}
+        for one, held in extremes_in(hidden, polynomial, self.carried):
+            symbol = self._shifted(one)
+            written = counted_from(polynomial, hidden, one.operands[0], held, symbol)
+            if written is not None:
+                polynomial = written
+                used[symbol] = Top(symbol, one.operands[0], value(one.name), 1 if one.op == "max" else -1)
+        self.centres |= used
+        return terms(polynomial, hidden) if used else None
+
+    def _shifted(self, one: Accumulator) -> Any:
+        key = one.name, one.operands[0]
+        if key not in self.deviations:
+            of = one.operands[0]
+            name = f"{of if of.is_Symbol else one.name}.shifted"
+            self.deviations[key] = value(self.chain.fresh(name, self.chain.joined(of * value(one.name))))
+        return self.deviations[key]
 
     def _about_own_means(self, formula: Any) -> list[list[Any]] | None:
         """The terms of a polynomial over deviations from means that it holds itself; None where it holds none."""
@@ -212,7 +243,7 @@ class Moments:
         self.carried.add(name, box, cores, sources, ratio * carry.xreplace(deltas))
         return value(name)
 
-    def _delta(self, centre: Centre) -> Any:
+    def _delta(self, centre: Centre | Top) -> Any:
         changing = set(map(value, self.carried.by_name()))
         later = {symbol: renewed(symbol) for symbol in centre.mean.free_symbols & changing}
         return centre.mean - centre.mean.xreplace(later)

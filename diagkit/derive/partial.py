@@ -57,6 +57,7 @@ class Centre:
     total: Any
     count: Any
     weight: Any
+    suffix: str = ".mean"
 
     @property
     def mean(self) -> Any:

@@ -14,6 +14,7 @@ from diagkit.derive.algebra import Symbols, factored, product
 from diagkit.derive.group import not_mapped
 from diagkit.derive.logs import Signs, opened
 from diagkit.derive.partial import op_of
+from diagkit.derive.zeros import Zeros
 from diagkit.term import (
     Axes,
     Axis,
@@ -39,7 +40,7 @@ class Sorted:
     * `boxes`: its primitives by wire; `axes`: the axes of every wire, by symbol.
     * `reductions`: the wires made by reductions over the axis, in order.
     * `waits`: for every wire the reductions it waits for; `formula`: what it is in terms of them.
-    * `signs`: what each sum sums, which says whether it may be negative.
+    * `signs`: what each sum sums, which says whether it may be negative; `zeros`: choices that were left out.
     """
 
     def __init__(self, term: Term, region: Region, axis: str) -> None:
@@ -50,6 +51,7 @@ class Sorted:
         self.formula: dict[str, Any] = {}
         self.reductions: list[str] = []
         self.signs = Signs({}, self.full)
+        self.zeros = Zeros(self.signs)
         self.taken = set(term.wires)
         for box in self.boxes.values():
             self._sort(box)
@@ -138,7 +140,8 @@ class Sorted:
     def _formula(self, box: Any, waits: tuple[str, ...]) -> Any:
         if isinstance(box, Map):
             parts = {arg(place): self.formula.get(wire, value(wire)) for place, wire in enumerate(box.inputs)}
-            return opened(factored(box.expr.xreplace(parts), self.waiting), self.waiting, self.signs)
+            formula = self.zeros.read(box, parts, self.waiting)
+            return opened(factored(formula, self.waiting), self.waiting, self.signs)
         if not self.carries(box.name):
             return value(box.name)
         if isinstance(box, Cast):

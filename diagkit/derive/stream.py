@@ -18,6 +18,7 @@ from diagkit.derive.moments import LEMMA
 from diagkit.derive.ranked import RANKED
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import Sums
+from diagkit.derive.tops import TOPPED
 from diagkit.derive.unseen import bare_shift
 from diagkit.derive.windows import ordered
 from diagkit.term import Box, Label, Region, State, StreamError, StreamForm, Term, names, value
@@ -278,6 +279,7 @@ _WHY = {
     "power sums": "polynomials in what still changes are kept as sums of powers",
     ATTAINED: "what was gathered where an extreme was attained begins anew when a chunk moves the extreme",
     RANKED: "of the earlier pairs the first that comes after the new one is what earlier elements still offer",
+    TOPPED: "what is summed counts from the extreme seen so far, and moves with it by what the extreme moves",
     LEMMA: "powers of deviations from the running mean are summed, since power sums cancel where the mean is large",
 }
 

@@ -47,10 +47,20 @@ def divided(
     >>> divided(1 / value("z"), size("x"), lambda below: True, lambda below: True)
     quotient(1, z)
     """
-    return expr.replace(
+    return _counted(expr, number, may_vanish).replace(
         lambda part: bool(part.is_Pow and part.exp.is_number and part.exp.is_negative and may_vanish(part.base)),
         lambda part: quotient(ONE, 1 / part) if unseen(part.base) else (part.base + empty(number)) ** part.exp,
     )
+
+
+def _counted(expr: Any, number: Any, may_vanish: Callable[[Any], bool]) -> Any:
+    """`expr` with the log of an empty sum as 0 where none of the `number` elements is there."""
+    kept = {part: value(f"\0log{place}") for place, part in enumerate(expr.atoms(finite))}
+    counted = expr.xreplace(kept).replace(
+        lambda part: isinstance(part, sympy.log) and may_vanish(part.args[0]),
+        lambda part: sympy.log(part.args[0] + empty(number)),
+    )
+    return counted.xreplace({symbol: part for part, symbol in kept.items()})
 
 
 def ended(summed: Any, divisors: tuple[Any, ...], number: Any) -> Any:
