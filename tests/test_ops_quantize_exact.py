@@ -39,7 +39,7 @@ def peaks(values: Array, shared: str) -> Array:
 
 def rounded(values: Array, dtype: str) -> Array:
     if dtype.startswith("int"):
-        return np.clip(np.nan_to_num(np.rint(values)), -LARGEST[dtype] - 1, LARGEST[dtype])
+        return np.clip(np.nan_to_num(np.rint(values)) + 0.0, -LARGEST[dtype] - 1, LARGEST[dtype])  # one zero
     ends = {"fp8e8m0": (2.0**-127, 2.0**127)}.get(dtype, (-LARGEST.get(dtype, np.inf), LARGEST.get(dtype, np.inf)))
     return np.clip(values, *np.float32(ends)).astype(FLOATS[dtype]).astype(np.float32)
 

@@ -106,8 +106,10 @@ class Frame:
 
     @cached_property
     def block(self) -> dict[str, int]:
-        """The block of each axis: a power of two, at least what matrix instructions take."""
-        blocks = {name: power_of_two(self.tile(name)) for name in self.spans if not single(self.kernel, name)}
+        """The block of each axis: a power of two, at least what matrix instructions take; of nothing two, as pairs
+        of codes have it."""
+        tiles = {name: self.tile(name) or 2 for name in self.spans if not single(self.kernel, name)}
+        blocks = {name: power_of_two(tile) for name, tile in tiles.items()}
         boxes = {s.box.name: s.box for s in self.kernel.statements if isinstance(s, Compute)}
         for name, product in self.products.items():
             box = boxes[name]

@@ -94,9 +94,9 @@ class Numpy:
     @staticmethod
     def round_to(value: Any, dtype: str) -> Any:
         """`value` rounded to the format and back, half to even; fp8 saturates at its ends (fp8e8m0, of
-        powers of two, at 2**-127 too), int8 and int4 at theirs, with 0 for what is no number."""
+        powers of two, at 2**-127 too), int8 and int4 at theirs, with 0 for what is no number and one zero."""
         if dtype in _WHOLE:
-            return np.clip(np.nan_to_num(np.rint(value), nan=0.0), *_WHOLE[dtype]).astype(value.dtype)
+            return np.clip(np.nan_to_num(np.rint(value), nan=0.0) + 0.0, *_WHOLE[dtype]).astype(value.dtype)
         clipped = np.clip(value, *_ENDS[dtype]) if dtype in _ENDS else value
         with np.errstate(over="ignore", invalid="ignore"):
             return clipped.astype(numpy_dtype(dtype)).astype(value.dtype)
@@ -277,7 +277,7 @@ class Torch:
     def round_to(self, value: Any, dtype: str) -> Any:
         """As numpy's."""
         if dtype in _WHOLE:
-            rounded = value.double().round().nan_to_num(nan=0.0)
+            rounded = value.double().round().nan_to_num(nan=0.0) + 0.0
             return rounded.clamp(*_WHOLE[dtype]).to(value.dtype)
         named = _NARROW.get(dtype) or _NUMPY[dtype].removesuffix("_")
         target = getattr(self.torch, named, None)

@@ -75,6 +75,8 @@ def quantize_affine(
 
     All codes of a whole-number format are used, whatever side of 0 the numbers lie on. What they stand for is
     (code - least code) * scale + zero. Shared as in `quantize`; a short block at the end counts a 0 to its own.
+    Where all are alike the scale is 0, and the zero, which is each of them, comes back; an infinity or NaN leaves
+    nothing finite of what shares its scale.
     With `called` "X" the three are called X.codes, X.scale, X.zero. Raises as `quantize`; FormatError for floats.
     Source: asymmetric codes as in KIVI (arXiv 2402.02750); the width of the blocks is free here.
 
@@ -92,7 +94,7 @@ def quantize_affine(
     steps = -2 * least - 1
     named = [f"{called}.{one}" if called else None for one in ("codes", "scale", "zero")]
     zeros = cast(low, scale, named[2])
-    scales = cast(combine(lambda top, bottom: (top - bottom) / steps, high, low), scale, named[1])
+    scales = cast(combine(lambda top, bottom: top / steps - bottom / steps, high, low), scale, named[1])
     there = [each(one, value, blocks) for one in (zeros, scales)]
 
     def code(one: Any, zero: Any, step: Any) -> Any:
