@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from derive_cases import e, q, x
 from fold import Fold
+from strategies import Labelled
+from test_counted_equals_formula import agree
 from test_derive_stream import random_cuts, tree
 
 import diagkit as dk
@@ -257,3 +259,57 @@ def test_parts_keep_the_digits():
     arrays = data(made, 1e8, rng)
     found = ops.reference(split(fuse(made), x=4), arrays)
     assert error(found, wanted("softmax", arrays)) < 1e-6
+
+
+def grouped(name):
+    """A case as it runs: fused, in groups of q, in chunks of x."""
+    return diagram(name).fuse().group(q="g_q").stream(x="s_x")
+
+
+def sizes_of(made, **tiles):
+    return {name: n for name, n in SIZES.items() if name in made.axes} | tiles
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_program_keeps_the_digits_and_moves_what_the_formula_says(name):
+    made, rng = grouped(name), np.random.default_rng(11)
+    program = made.lower(**sizes_of(made, g_q=2, s_x=5))
+    for offset in OFFSETS:
+        arrays = data(made, offset, rng)
+        assert error(program.run(**arrays), wanted(name, arrays)) < 300 * np.finfo(float).eps * (1 + offset)
+    agree(Labelled(made, sizes_of(made, g_q=2, s_x=5)))
+
+
+def narrow(made, offset):
+    """Arrays in the format that kernels read."""
+    arrays = data(made, offset, np.random.default_rng(13))
+    return {n: v if v.dtype == bool else v.astype(np.float32) for n, v in arrays.items()}
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [("numba", "softmax, contracted"), ("numba", "masked")]
+    + [("triton", name) for name in ("softmax, third", "softmax, covariance", "masked", "given, covariances", "third")],
+)
+def test_kernels_keep_the_digits(target, name):
+    """In fp32 around 1000, where power sums keep one digit of a variance."""
+    made = grouped(name)
+    tiles = {"g_q": 2, "s_x": 5} if target == "numba" else {"g_q": 16, "s_x": 16}
+    kernel, arrays = made.kernel(target, **sizes_of(made, **tiles)), narrow(made, 1e3)
+    assert error(kernel(**arrays), wanted(name, arrays)) < 20 * np.finfo(np.float32).eps * 1e3
+    assert kernel.count().transfers == made.transfers().at(**sizes_of(made, **tiles))
+
+
+@pytest.mark.parametrize("target", ["program", "triton"])
+def test_a_mask_may_hide_what_is_no_number(target):
+    """A choice stays a choice: what is infinite or no number where the mask is false does not count."""
+    made = grouped("masked")
+    arrays = narrow(made, 10.0)
+    arrays["X"] = np.where(arrays["C"], arrays["X"], np.where(np.arange(SIZES["x"]) % 2, np.nan, np.inf))
+    tiles = {"g_q": 2, "s_x": 5} if target == "numba" else {"g_q": 16, "s_x": 16}
+    runs = (
+        made.lower(**sizes_of(made, **tiles)).run
+        if target == "program"
+        else made.kernel(target, **sizes_of(made, **tiles))
+    )
+    np.testing.assert_allclose(runs(**arrays), made.reference(**arrays), rtol=1e-4)
