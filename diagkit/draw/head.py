@@ -43,8 +43,8 @@ def draw_head(
     heads = {placed.column.key: placed.column for placed in drawn.placed}
     base = top + 14
     total = bool(cells.names) and drawn.last and cells.total_width > 0
-    at = max(right, max(drawn.heads.values(), default=0) + 30) + cells.total_width / 2 if total else 0.0
-    right = at + cells.total_width / 2 + 14 if total else right
+    at = _beside_cells(left, cells, drawn) + cells.total_width / 2 if total else 0.0
+    right = max(right, at + cells.total_width / 2 + 14 if total else 0.0)
     for key, column in heads.items():
         pen.say(column.head, drawn.heads[key], base, CELL if ruled else DENSE_HEAD, "head", owner=str(key))
     if total:
@@ -65,6 +65,15 @@ def draw_head(
         x = drawn.heads[key]
         pen.draw("line", polyline([(x, y + 2), (x, y + 8)]), "rule", str(key))
     return right
+
+
+def _beside_cells(left: float, cells: Cells, drawn: Drawn) -> float:
+    """Where the column of totals begins: right of every cell and every name of a column, over what comes out."""
+    widths, ends = cells.widths(list(drawn.heads)), [left + cells.name_width]
+    for placed in drawn.placed:
+        key = placed.column.key
+        ends.append(drawn.heads[key] + max(widths[key], runs_width(placed.column.head, CELL)) / 2)
+    return max(ends) + 26
 
 
 def _rule(pen: Pen, left: float, y: float, right: float) -> None:

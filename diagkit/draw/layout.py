@@ -26,7 +26,7 @@ NOTE = 9.5
 DENSE_NOTE = 12.5
 """Notes in a loop, which is made smaller as a whole, are larger before that."""
 SLACK = 50.0
-LAST_SLACK = 200.0
+LAST_SLACK = 85.0
 """By how much a line may be wider than asked for, and one with which everything is said."""
 
 
@@ -334,11 +334,16 @@ def write_label(pen: Pen, strand: Strand, runs: Runs, barred: bool, x: float, y:
     """An axis label above its wire."""
     pen.say(runs, x, y - 6, LABEL, f"label-{strand.level}", owner=strand.axis)
     if barred:
-        half = runs_width(runs[:1], LABEL) * 0.36
-        left = x - runs_width(runs, LABEL) / 2 + runs_width(runs[:1], LABEL) / 2
-        low = all(char in "acegmnopqrsuvwxyzηι" for char in runs[0].text)
-        high = y - 6 - (9.0 if low else 12.0)
-        pen.draw("line", polyline([(left - half, high), (left + half, high)]), f"bar-{strand.level}", strand.axis)
+        left = x - runs_width(runs, LABEL) / 2
+        overbar(pen, runs, left, y - 6, LABEL, f"bar-{strand.level}", strand.axis)
+
+
+def overbar(pen: Pen, runs: Runs, left: float, y: float, size: float, role: str, owner: str) -> None:
+    """A bar over the first letters of runs that begin at `left`, on the base line y."""
+    wide = runs_width(runs[:1], size)
+    low = all(char in "acegmnopqrsuvwxyzηι" for char in runs[0].text)
+    high = y - (0.6 if low else 0.8) * size
+    pen.draw("line", polyline([(left + 0.14 * wide, high), (left + 0.86 * wide, high)]), role, owner)
 
 
 def _note_size(sheet: Sheet) -> float:

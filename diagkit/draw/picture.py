@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from diagkit.draw.flags import draw_warnings, flagged, warning_words
 from diagkit.draw.fonts import SANS, clean, fit
-from diagkit.draw.layout import LEFT, WIDEST, draw_lines
+from diagkit.draw.layout import LEFT, WIDEST, draw_lines, overbar
 from diagkit.draw.levelgraph import draw_graph
 from diagkit.draw.listing import at
 from diagkit.draw.loop import draw_loops
@@ -78,7 +78,8 @@ def description(term: Term) -> str:
 def _legend(pen: Pen, term: Term, sheet: Sheet, right: float, low: float) -> tuple[float, float]:
     """The levels in their colours and what the letters stand for, on as many lines as it takes."""
     shown = _swatches(term, sheet)
-    if not is_labelled(term) and not shown:
+    barred = sheet.axis_name(next(axis for axis in term.axes if axis in sheet.barred), 60, 12) if sheet.barred else ()
+    if not is_labelled(term) and not shown and not barred:
         return right, low
     x, y, room = LEFT, low + 14, max(right, 420.0)
     if depth(term) > 1:
@@ -89,10 +90,12 @@ def _legend(pen: Pen, term: Term, sheet: Sheet, right: float, low: float) -> tup
         pen.draw("line", polyline([(x, y - 4), (x + 24, y - 4)]), role)
         pen.say(runs, x + 30, y, 11, "caption", "start", SANS)
         x += wide
-    for runs in _meanings(term):
+    for runs in [*_meanings(term), *([barred + roman(_BARRED)] if barred else [])]:
         wide = runs_width(runs, 12) + 22
         x, y = (LEFT, y + 20) if x + wide > room else (x, y)
         pen.say(runs, x, y, 12, "caption", "start")
+        if runs[: len(barred)] == barred != ():
+            overbar(pen, barred, x, y, 12, "bar-0", "legend")
         x += wide
     return max(right, x), y + 12
 
@@ -114,6 +117,7 @@ def _meanings(term: Term) -> list[Runs]:
     return [joined(name_runs(letter) + roman(f": {said}")) for kind, letter, said in _LETTERS if kind in kinds]
 
 
+_BARRED = ": an axis to cut into tiles or chunks"
 _LETTERS = (
     (("group", 1), "g", "group (tile)"),
     (("stream", 1), "s", "stream (loop)"),
