@@ -15,7 +15,7 @@ from diagkit import derive, ops
 from diagkit.bench import triton_run
 from diagkit.codegen import source
 from diagkit.codegen.lines import broken, tidy
-from diagkit.codegen.triton_boxes import folded
+from diagkit.codegen.numbers import folded
 from diagkit.program import lower
 from diagkit.term import FormatError, GroupError, InputError, Term, arg, coordinate
 
@@ -330,8 +330,17 @@ def test_options_follow_the_rule():
 
 def test_numbers_of_a_product_become_one_and_exponentials_powers_of_two():
     s, m = arg(0), arg(1)
-    assert str(folded(s / sympy.sqrt(128))) == "0.088388347648318441*a0"
-    assert folded(sympy.exp(s - m)).args[0].coeff(s) == pytest.approx(1.4426950408889634, rel=1e-15)
+    assert str(folded(s / sympy.sqrt(128), {})) == "0.088388347648318441*a0"
+    rows, row = {"q", "x"}, {"q"}
+    shifted = folded(sympy.exp(s - m), {s: rows, m: row}).args[0]
+    assert shifted.coeff(s) == pytest.approx(1.4426950408889634, rel=1e-15)
+
+
+def test_a_maximum_that_stays_leaves_what_was_gathered_as_it_was():
+    """A multiply-add of 1.44 a - 1.44 b is not 0 where a = b: it rounds one product alone, again in each chunk."""
+    s, m = arg(0), arg(1)
+    assert str(folded(sympy.exp(s - m), {s: {"q"}, m: {"q"}})) == "exp(1.4426950408889634*(a0 - a1))"
+    assert "exp2(1.4426950408889634 * (softmax_max - finite(softmax_max_new)))" in kernel(TERMS["attention"]()).source.text
 
 
 def test_long_statements_are_broken_where_brackets_allow():

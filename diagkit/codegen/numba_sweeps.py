@@ -10,7 +10,7 @@ import sympy
 
 from diagkit.codegen.numba_frame import Frame
 from diagkit.codegen.numba_scalars import NUMBA, ROUNDING
-from diagkit.codegen.numbers import folded
+from diagkit.codegen.numbers import covered, folded
 from diagkit.codegen.passes import Sweep
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.source import Line
@@ -121,15 +121,15 @@ def _map(nest: _Nest, box: Any, column: str) -> None:
 
 
 def _powers_of_two(nest: _Nest, box: Any, expr: Any, values: dict[Any, Text]) -> Any:
-    """The formula with some exponentials as powers of two: log2(e) joins the number that stands by a wire along more
-    axes than the other terms, whose sum is made once for many. A difference of equals stays exactly 0: not so here."""
-    depths = {arg(place): nest.depth(wire) for place, wire in enumerate(box.inputs)}
+    """The formula with an exponential as a power of two where a number times a wire varies along more axes than the
+    other terms, whose sum is made once for many."""
+    axes = {arg(place): set(nest.frame.order(wire)) for place, wire in enumerate(box.inputs)}
 
     def power(part: Any) -> Any:
-        inside = folded(part).args[0]
-        many = max(inside.args, key=lambda term: _deepest(term, depths))
+        inside = folded(part, axes).args[0]
+        many = max(sympy.Add.make_args(inside), key=lambda term: len(covered(term, axes)))
         rest = inside - many
-        if _deepest(rest, depths) == _deepest(many, depths) or len(many.args) != 2 or many.args[1] not in depths:
+        if covered(rest, axes) >= covered(many, axes) or len(many.args) != 2 or many.args[1] not in axes:
             return part
         terms = (scalar(one, values, NUMBA, number=True) for one in (*many.args, rest))
         made = arg(len(box.inputs) + len(values))
@@ -137,10 +137,6 @@ def _powers_of_two(nest: _Nest, box: Any, expr: Any, values: dict[Any, Text]) ->
         return made
 
     return expr.replace(lambda part: part.func == sympy.exp and part.args[0].is_Add, power)
-
-
-def _deepest(expr: Any, depths: dict[Any, int]) -> int:
-    return max((depths[one] for one in expr.free_symbols & depths.keys()), default=0)
 
 
 def _cast(nest: _Nest, box: Any, column: str) -> None:

@@ -18,6 +18,9 @@ from diagkit.program import Compute, Kernel, Store, Update
 from diagkit.term import Box, Map, Reduce, arg, quotient, where
 
 LOG2_E = sympy.Float("1.4426950408889634", 17)
+Axes = Mapping[Any, set[str]]
+"""By symbol, the axes along which it varies."""
+
 Numbers = dict[str, Any]
 """By wire: the positive number that what is held must be multiplied by."""
 
@@ -91,18 +94,32 @@ def without(expr: Any, number: Any) -> Any:
     return expr / number
 
 
-def folded(expr: Any) -> Any:
-    """The formula with each product's numbers as one, and exponentials ready for exp2: their argument times
-    log2(e), spread over its terms, so that a difference becomes one multiply-add.
+def folded(expr: Any, axes: Axes) -> Any:
+    """The formula with each product's numbers as one, and exponentials ready for powers of two: their argument times
+    log2(e). Where its terms are along different `axes` (of each symbol), log2(e) joins the numbers that they have,
+    and a term is added as it is multiplied. A difference along the same axes stays one: of equals it must be 0.
 
     >>> from sympy import exp, sqrt, symbols
-    >>> folded(exp(symbols("s") - symbols("m")))
+    >>> s, m = symbols("s m")
+    >>> folded(exp(s - m), {s: {"q", "x"}, m: {"q"}})
     exp(-1.4426950408889634*m + 1.4426950408889634*s)
-    >>> folded(symbols("s") / sqrt(128))
+    >>> folded(exp(s - m), {s: {"q"}, m: {"q"}})
+    exp(1.4426950408889634*(-m + s))
+    >>> folded(symbols("s") / sqrt(128), {})
     0.088388347648318441*s
     """
-    expr = expr.replace(sympy.exp, lambda inside: sympy.exp(sympy.expand_mul(LOG2_E * inside), evaluate=False))
-    return expr.replace(lambda part: part.is_Mul, _one_number)
+
+    def power(inside: Any) -> Any:
+        spread = len({frozenset(covered(term, axes)) for term in sympy.Add.make_args(inside)}) > 1
+        product = sympy.expand_mul(LOG2_E * inside) if spread else sympy.Mul(LOG2_E, inside, evaluate=False)
+        return sympy.exp(product, evaluate=False)
+
+    return expr.replace(sympy.exp, power).replace(lambda part: part.is_Mul, _one_number)
+
+
+def covered(expr: Any, axes: Axes) -> set[str]:
+    """The axes along which a formula varies."""
+    return set().union(*(axes[one] for one in expr.free_symbols & axes.keys()))
 
 
 def _one_number(product: Any) -> Any:

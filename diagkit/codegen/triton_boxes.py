@@ -6,7 +6,7 @@ take both sides in the format of the wires. Positions that do not exist count as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import log2, prod
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 
 from diagkit.codegen.layout import Order, Product, sized
-from diagkit.codegen.numbers import folded, nonnegative, with_numbers, without
+from diagkit.codegen.numbers import Axes, covered, folded, nonnegative, with_numbers, without
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.triton_frame import Frame
 from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, TRITON, WHOLE
@@ -61,31 +61,31 @@ def _map(frame: Frame, box: Any, sure: tuple[str, ...]) -> Made:
     values: dict[Any, Text] = {arg(i): number(frame, w, order) for i, w in enumerate(box.inputs) if w in read}
     values |= {size(axis): Text(frame.size_of(axis), "int") for axis in sized(frame.kernel)}
     dtype = frame.kernel.wire[box.name].dtype
-    expr = _without_number(frame, box, expr, values)
     along = {arg(i): set(frame.order[w]) for i, w in enumerate(box.inputs) if w in read}
+    expr = _without_number(frame, box, expr, values, along)
     expr = _few_first(expr, along, values, len(box.inputs))
     found = scalar(expr, values, TRITON, number=dtype != "bool" and not dtype.startswith("int"))
     covered = {axis for wire in read for axis in frame.order[wire]}
     return Made(_spread(frame, found, order, bool(covered), covered == set(order)), order, found.kind)
 
 
-def _without_number(frame: Frame, box: Any, expr: Any, values: dict[Any, Text]) -> Any:
+def _without_number(frame: Frame, box: Any, expr: Any, values: dict[Any, Text], along: Axes) -> Any:
     """The formula, folded, without the number that waits; an exponential without it has one more term."""
     number = frame.numbers.get(box.name, sympy.S.One)
     if expr.func != sympy.exp or number == 1:
-        return folded(expr if number == 1 else without(expr, number))
+        return folded(expr if number == 1 else without(expr, number), along)
     more = arg(len(box.inputs) + len(values))
     values[more] = Text(repr(-log2(number)))
-    return sympy.exp(folded(expr).args[0] + more)
+    return sympy.exp(folded(expr, along).args[0] + more)
 
 
-def _few_first(expr: Any, axes: Mapping[Any, set[str]], values: dict[Any, Text], spare: int) -> Any:
+def _few_first(expr: Any, axes: Axes, values: dict[Any, Text], spare: int) -> Any:
     """The formula with the terms of each exponent that lack an axis summed before the others: once per row.
     Such a sum becomes a symbol of `values`, numbered from `spare` on; `axes` are those of each input."""
 
     def gathered(power: Any) -> Any:
         inside = power.args[0]
-        along = {term: set().union(*(axes[s] for s in term.free_symbols & axes.keys())) for term in inside.args}
+        along = {term: covered(term, axes) for term in inside.args}
         most = max(along.values(), key=len, default=set())
         few = [term for term, found in along.items() if found < most]
         if len(few) < 2:
