@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import examples
+import ipywidgets
 import pytest
 
 import diagkit as dk
@@ -167,6 +168,20 @@ def test_the_controls_turn_the_explorer_and_follow_it() -> None:
     controls.menus["form"].value = "attention"
     assert [slider.description for slider in controls.sliders.children] == ["q", "d"]  # x follows q
     assert all(menu.description for menu in controls.menus.values())
+
+
+def test_a_step_makes_no_controls() -> None:
+    controls = Controls(explorer(g_q=64, s_x=64))
+    sliders = [id(one) for one in controls.sliders.children]
+    counted: list[Any] = []
+    ipywidgets.Widget.on_widget_constructed(counted.append)
+    try:
+        for tile in (16, 32, 64):
+            controls.tiles["g_q"].value = tile
+    finally:
+        ipywidgets.Widget.on_widget_constructed(None)
+    assert counted == []
+    assert [id(one) for one in controls.sliders.children] == sliders
 
 
 def test_an_error_is_shown_and_leaves_the_figure() -> None:

@@ -76,6 +76,8 @@ def clean(text: str) -> str:
     >>> clean("a\\x00b\\nc")
     'ab c'
     """
+    if text.isprintable():
+        return text
     spaced = "".join(" " if char in "\n\r\t\v\f\x85\u2028\u2029" else char for char in text)
     return "".join(char for char in spaced if _printable(char))
 

@@ -100,7 +100,8 @@ class Controls:
         tiles = {tile: list(explorer.choices(tile)) for tile, _ in explorer.state.tiles}
         for name, options in {**sizes, **tiles}.items():
             kept = self.sizes if name in sizes else self.tiles
-            kept.setdefault(name, self._slider(name))
+            if name not in kept:
+                kept[name] = self._slider(name)
             _set(kept[name], options, now[name])
         shown = [{**self.sizes, **self.tiles}[name] for name in (*sizes, *tiles)]
         if tuple(shown) != tuple(self.sliders.children):

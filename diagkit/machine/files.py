@@ -67,10 +67,7 @@ def load(name: str) -> Machine:
         return read(Path(name), name)
     if name.lower() == "here":
         return here()
-    known = next((stem for stem in names() if stem.lower() == name.lower()), None)
-    if known is None:
-        raise MachineError(f"no machine {name!r}", remedy=f"known, closest first: {', '.join(closest(name))}, here")
-    return shipped(known)
+    return shipped(name)
 
 
 def closest(name: str) -> list[str]:
@@ -89,8 +86,11 @@ def closest(name: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def shipped(name: str) -> Machine:
-    """A machine of data/machines, read once per process."""
-    return read(data_path("machines", f"{name}.toml"), f"data/machines/{name}.toml")
+    """A machine of data/machines by its name in any case, read once per process."""
+    known = next((stem for stem in names() if stem.lower() == name.lower()), None)
+    if known is None:
+        raise MachineError(f"no machine {name!r}", remedy=f"known, closest first: {', '.join(closest(name))}, here")
+    return read(data_path("machines", f"{known}.toml"), f"data/machines/{known}.toml")
 
 
 def read(path: Path, origin: str) -> Machine:

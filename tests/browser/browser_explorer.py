@@ -20,11 +20,13 @@ from typing import Any
 import pytest
 
 import diagkit as dk
+from diagkit.explore.figure import lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PICTURE = ROOT / "build" / "explorer.png"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 START_S, STEP_S = 120, 20
+LIMIT_S = 0.2
 CELL = """
 import diagkit as dk
 
@@ -164,20 +166,40 @@ def moved(explorer: dk.Explorer) -> str:
     return f"Moved: {explorer.reading.moved:,} bytes"
 
 
+def time_of(explorer: dk.Explorer) -> str:
+    """What the figure of an explorer says about its bounds."""
+    return next(text for text, _ in lines(explorer.reading) if text.startswith("Waits for"))
+
+
+def pressed(page: Any, key: str, then: dk.Explorer) -> float:
+    """Seconds from a key to the figure of that explorer; its number is not the one that stood there."""
+    words = moved(then)
+    assert page.locator(".jp-OutputArea-output svg[role=img]", has_text=words).count() == 0
+    begun = time.perf_counter()
+    page.keyboard.press(key)
+    figure(page, words)
+    return time.perf_counter() - begun
+
+
+def limit() -> float:
+    """0.2 s for a step on a machine that has nothing else to do; as many times that as each core has tasks."""
+    tasks = getattr(os, "getloadavg", lambda: (1.0,))()[0]
+    return LIMIT_S * max(1.0, tasks / (os.cpu_count() or 1))
+
+
 def test_a_slider_moves_by_keyboard_and_the_numbers_follow(page: Any) -> None:
     namespace: dict[str, Any] = {}
     exec(CELL, namespace)
     explorer: dk.Explorer = namespace["explorer"]
     choices = explorer.choices("g_q")
     turned = explorer.at(g_q=choices[choices.index(64) + 1])
-    assert moved(turned) != moved(explorer)
     figure(page, moved(explorer))
     page.locator(".widget-slider", has=page.locator("label", has_text="g_q")).locator("[role=slider]").focus()
-    begun = time.perf_counter()
-    page.keyboard.press("ArrowRight")
-    figure(page, moved(turned))
-    took = time.perf_counter() - begun
-    sys.stdout.write(f"from the key to the changed number: {took * 1e3:.0f} ms\n")
+    took = [pressed(page, "ArrowRight", turned), pressed(page, "ArrowLeft", explorer)]
+    took += [pressed(page, "ArrowRight", turned), pressed(page, "ArrowLeft", explorer)]
+    took += [pressed(page, "ArrowRight", turned)]
+    sys.stdout.write(f"from the key to the changed number: {', '.join(f'{1e3 * one:.0f}' for one in took)} ms\n")
+    assert min(took) < limit()
 
     press_tab_to_the_next_slider(page)
     for tile in (32, 16, 8):
@@ -186,7 +208,8 @@ def test_a_slider_moves_by_keyboard_and_the_numbers_follow(page: Any) -> None:
     figure(page, "Cannot run: s_x = 8 is no multiple of 16: matrix instructions.")
     menu = page.locator(".widget-dropdown", has=page.locator("label", has_text="machine"))
     menu.locator("select").select_option("T4", timeout=STEP_S * 1000)
-    figure(page, moved(turned.at(machine="T4", s_x=8)))
+    figure(page, "Time on T4")
+    figure(page, time_of(turned.at(machine="T4", s_x=8)))
 
 
 if __name__ == "__main__":
