@@ -120,14 +120,6 @@ def test_a_tile_is_not_named_like_an_axis_even_by_default():
         stream(term(dk.total(dk.array("X", x, dk.axis("s_x")), x)), x=None)
 
 
-def test_a_tile_larger_than_the_axis_is_refused():
-    small = term(dk.exp(dk.array("X", dk.axis("n", 10))))
-    with pytest.raises(GroupError, match="larger than axis 'n', which has 10; use at most 10"):
-        group(small, n=11)
-    assert group(small, n=10).labels
-    assert group(term(dk.exp(dk.array("X", dk.axis("n", 0)))), n=1).labels
-
-
 def test_ungroup_gives_back_the_value():
     plain = fuse(attention())
     both = group(plain, q=None, e=None)

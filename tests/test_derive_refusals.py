@@ -158,13 +158,6 @@ def test_tiles_that_are_none(tile, said):
     assert said in error.reason and error.axis == "x" and "x='s_x'" in error.remedy
 
 
-def test_a_chunk_larger_than_the_axis():
-    n = dk.axis("n", 10)
-    small = term(dk.total(dk.array("X", q, n), n))
-    says(refused(small, n=11), "n", None, "larger than axis 'n', which has 10", "use at most 10")
-    assert stream(small, n=10).labels
-
-
 def test_fusing_into_a_stream_is_refused():
     with pytest.raises(FuseError, match="fuse first, then stream") as found:
         fuse(stream(attention(), x=None, region="O"), "P", "O")

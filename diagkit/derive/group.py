@@ -41,9 +41,11 @@ def group(term: AnyTerm, /, *, level: int = 1, **tiles: Any) -> AnyTerm:
     named g_q), ``group(q=("g_q", 16))`` (a tile that is a multiple of 16). With `level` 2 and up the tile
     is cut inside that of the level above: ``group(level=2, q="w_q")``.
 
-    A tile is in elements; an axis that is grouped already gets the new tile. Raises GroupError where a
+    A tile is in elements; an axis that is grouped already gets the new tile. A tile may be wider than its axis,
+    here, at every size and in kernels alike: one tile then covers the axis, short as the last one may be; what
+    moves is what there is, and memory is counted for the tile as it is asked for. Raises GroupError where a
     box does not map over the axis or a stored wire lacks it (naming box, axis, reason and remedy), where
-    a tile is no size, is named like an axis, or is larger than the axis; AxisError for an unknown axis.
+    a tile is no size or is named like an axis; AxisError for an unknown axis.
 
     Source: "Group partition: legal iff the function is weaved (mapped) over the axis".
 
@@ -138,9 +140,6 @@ def _tile_refusal(term: Term, axis: Any, tile: Any, multiple: Any) -> tuple[str,
         return f"a tile of {axis.name!r} cannot be {tile!r}", "use a name or a whole number >= 1"
     if tile % multiple:
         return f"a tile of {tile} is no multiple of {multiple}", f"use a multiple of {multiple}"
-    if isinstance(axis.length, int) and tile > max(axis.length, 1):
-        reason = f"a tile of {tile} is larger than axis {axis.name!r}, which has {axis.length}"
-        return reason, f"use at most {max(axis.length, 1)}"
     return None
 
 

@@ -177,7 +177,7 @@ def predict(
     kind = dtype or usual_format(term)
     need_sizes(term, given)
     sizes = term.numbers(given)
-    _need_whole(term, given, sizes)
+    _need_whole(term, given)
     tiles, chosen = tiles_on(term, found, dtype, given, sizes, price)
     everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
     moved = cost.transfers(term).bytes(dtype).total(**everything)
@@ -193,8 +193,8 @@ def predict(
     return Prediction(found, kind, sizes, tiles, chosen, int(moved), int(held), measured, fetched, work)
 
 
-def _need_whole(term: Term, given: Mapping[str, Any], sizes: Mapping[str, int]) -> None:
-    """Refuse what is no size, and a tile that is wider than its axis."""
+def _need_whole(term: Term, given: Mapping[str, Any]) -> None:
+    """Refuse what is no size."""
     known = accepted(term, depth(term))
     for name, number in given.items():
         if name not in known and name not in term.axes:
@@ -203,11 +203,6 @@ def _need_whole(term: Term, given: Mapping[str, Any], sizes: Mapping[str, int]) 
             raise InputError(
                 f"{name!r} cannot have size {number!r}", axis=name, remedy="use whole numbers of at least 1"
             )
-    for label in term.labels:
-        tile = given.get(label.tile.name) if label.tile.is_Symbol else None
-        if tile is not None and tile > sizes[label.axis]:
-            reason = f"the tile {label.tile} = {tile} is larger than axis {label.axis!r}, which has {sizes[label.axis]}"
-            raise InputError(reason, axis=label.axis, remedy=f"use at most {sizes[label.axis]}, or leave it out")
 
 
 def usual_format(term: Term) -> str:
