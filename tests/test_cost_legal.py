@@ -1,5 +1,6 @@
 """Legal tiles: never worse than trying everything, never over the memory, with their reasons."""
 
+from fractions import Fraction
 from itertools import product
 
 import pytest
@@ -193,19 +194,33 @@ def test_under_a_mask_arithmetic_asks_for_smaller_tiles_than_transfers_do():
 @settings(max_examples=10)
 @given(small, small, st.integers(20, 300), st.integers(1, 40))
 def test_a_legal_tile_leaves_no_core_without_a_group(rows, columns, limit, cores):
-    """Of all tiles that fit and make enough groups none moves less; where none makes enough, all are 1."""
+    """Of all tiles that fit and make enough groups none moves less on the busiest core; where none makes enough, all
+    are 1."""
     term, sizes = tiled_matmul(), {"a": rows, "b": 3, "c": columns}
     moved, held = transfers(term).total(), memory(term)
     every = [{**sizes, "g_a": g, "g_c": k} for g, k in product(range(1, rows + 1), range(1, columns + 1))]
     many = {(at["g_a"], at["g_c"]): -(-rows // at["g_a"]) * -(-columns // at["g_c"]) for at in every}
     enough = [at for at in every if many[at["g_a"], at["g_c"]] >= min(cores, rows * columns)]
-    moves = [evaluate(moved, {**at, "s_b": 1}) for at in enough if held.peak(**at, s_b=1) <= limit]
+
+    def busiest(at):
+        groups = many[at["g_a"], at["g_c"]]
+        return evaluate(moved, {**at, "s_b": 1}) * Fraction(-(-groups // cores), groups)
+
+    moves = [busiest(at) for at in enough if held.peak(**at, s_b=1) <= limit]
     if moves:
         best = legal_tile(term, limit, multiples={}, groups=cores, **sizes)
-        assert best.moved == min(moves)
+        assert busiest({**sizes, **best.tiles}) == min(moves)
         assert many[best.tiles["g_a"], best.tiles["g_c"]] >= min(cores, rows * columns)
     with pytest.raises(InputError, match="a count of groups cannot be 0"):
         legal_tile(term, limit, groups=0, **sizes)
+
+
+def test_no_core_waits_for_the_last_group_of_another():
+    """Of 9 rows of tiles on 2 cores the last would run alone: 10 take no longer."""
+    sizes = {"q": 2304, "x": 2304, "d": 64, "e": 64}
+    alone, together = (legal_tile(flash(), 40_000, multiples={"q": 16, "x": 16}, groups=n, **sizes) for n in (1, 2))
+    counts = [-(-2304 // found.tiles["g_q"]) for found in (alone, together)]
+    assert counts[0] % 2 == 1 and counts[1] % 2 == 0 and counts[1] <= counts[0] + 1
 
 
 def test_a_large_memory_is_searched_as_quickly_as_a_small_one():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from math import isnan, lcm, prod
 from numbers import Integral, Real
@@ -107,8 +108,9 @@ def legal_tile(
     **sizes: int,
 ) -> LegalTile:
     """The whole-number tiles with the least exact transfers whose kernels stay within `memory`, in `unit`.
-    None cuts a block that has one scale. Each kernel has at least so many `groups` (cores that none may be idle),
-    or as many as its smallest legal tiles make.
+    None cuts a block that has one scale. With so many `groups` at a time (one for each core) each kernel has at least
+    that many, or as many as its smallest legal tiles make; and what is least is the share of the busiest core: nine
+    groups on two cores take as long as ten.
 
     With `price`, the tiles for which that is least in place of the transfers, chunks among them: such as the
     seconds that a machine takes (`Diagram.legal_tile` with aim="time"). It matters under a mask, where large tiles
@@ -287,7 +289,7 @@ class _Search:
         self.masked = {axis for kernel in kernels(term) for axis in loop_mask(kernel).axes}
         counted = [self.transfers, *(work(term).by_unit().values() if self.priced else ())]
         self.idle = {one.tile.name for one in self.labels if not any(one.tile in a.free_symbols for a in counted)}
-        self.least = [1] * len(self.cuts)
+        self.least, self.cores = [1] * len(self.cuts), 1
 
     @cached_property
     def cuts(self) -> list[list[tuple[int, Any]]]:
@@ -301,7 +303,14 @@ class _Search:
 
     def spread(self, choices: Mapping[str, list[int]], groups: int) -> None:
         """From now on every kernel needs so many groups, or as many as it can have."""
+        self.cores = groups
         self.least = [min(groups, most) for most in self.groups({name: every[0] for name, every in choices.items()})]
+
+    def share(self, tiles: Mapping[str, int]) -> Fraction:
+        """What the busiest core does, over what each would do were all as busy."""
+        return max(
+            (Fraction(-(-many // self.cores) * self.cores, many) for many in self.groups(tiles)), default=Fraction(1)
+        )
 
     def groups(self, tiles: Mapping[str, int]) -> list[int]:
         """How many groups each kernel has."""
@@ -318,7 +327,7 @@ class _Search:
         return max((_value(column, {**self.sizes, **tiles}) for column in self.columns), default=0)
 
     def best(self, choices: Mapping[str, list[int]]) -> dict[str, int]:
-        """The tiles of the least price; of these the ones of the best shape, then the ones that hold least."""
+        """The tiles of the least price for the busiest core; of these the best in shape, then those that hold least."""
         settled = {name: every[0] for name, every in choices.items() if name in self.idle}
         order = sorted((name for name in choices if name not in settled), key=lambda name: len(choices[name]))
         found = min(self._tried(choices, order, settled), default=None)
@@ -337,11 +346,16 @@ class _Search:
         if not order:
             if self.suits(settled):
                 at = {**self.sizes, **settled}
-                yield self.price(at), _value(self.relaxed, at), self.held(settled), tuple(settled.values())
+                yield (
+                    self.price(at) * self.share(settled),
+                    _value(self.relaxed, at),
+                    self.held(settled),
+                    tuple(settled.values()),
+                )
             return
         name, *rest = order
         fitting = self._fitting(choices, order, settled)
-        for tile in fitting[-1:] if not rest and not self.masked else fitting:
+        for tile in fitting[-1:] if not rest and not self.masked and self.cores == 1 else fitting:
             yield from self._tried(choices, rest, {**settled, name: tile})
 
     def _fitting(self, choices: Mapping[str, list[int]], order: Sequence[str], settled: dict[str, int]) -> list[int]:

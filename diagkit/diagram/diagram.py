@@ -320,7 +320,8 @@ class Diagram(Term):
 
         `aim` says what tiles that are not given are best for. "transfers", the default, is the optimum of the paper:
         it has a bound that no tile beats, and is the same whatever rates a machine states. "time" takes all rates
-        that it states into account (see `fastest.seconds`)."""
+        that it states into account, and is the sum over the resources, the serial end of the time that is shown: a
+        tile that uses less of any resource is better by it, where the slowest alone sees no difference."""
         from diagkit.diagram.fastest import aimed
 
         return aimed(self, machine, dtype, without, aim, sizes)
