@@ -152,6 +152,55 @@ def test_levels_chosen_by_themselves_are_as_good_as_levels_chosen_together(large
     assert together - apart == lost
 
 
+powers = st.integers(0, 6)
+
+
+@given(powers, powers, st.sampled_from([1, 3, 8]), st.sampled_from([2, 16]))
+@settings(max_examples=40, deadline=None)
+def test_the_sum_over_levels_is_the_joint_optimum_of_attention(first, second, fast, wide):
+    """Every pair of tiles, inner inside outer, counted on paper: whichever level has more memory. The memories are
+    those of tiles that are powers of two, so that nothing is lost to whole numbers."""
+    queries, keys, rooms = 64, 48, [2 * wide * 2**power for power in (first, second)]
+    moved = {2**power: 2 * queries * wide + 2 * keys * wide * queries // 2**power for power in range(7)}
+    pairs = [(g, w) for g in moved for w in moved if w <= g and 2 * g * wide <= rooms[0] and 2 * w * wide <= rooms[1]]
+    best = min(sympy.Integer(moved[g]) + sympy.Rational(moved[w], fast) for g, w in pairs)
+    graph = LevelGraph((Level("global", 0), Level("shared", 1, rooms[0], 1), Level("register", 2, rooms[1], fast)))
+    found = cost.level_optimum(attention(), graph, q=queries, x=keys, d=wide)
+    assert found.time == best
+
+
+@given(powers, powers, st.sampled_from([1, 3, 8]))
+@settings(max_examples=25, deadline=None)
+def test_the_sum_over_levels_is_the_joint_optimum_of_a_matrix_product(first, second, fast):
+    size, rooms = 64, (4**first, 4**second)
+    sides = [2**power for power in range(7)]
+    moved = {(a, c): size**3 // a + size**3 // c + size**2 for a in sides for c in sides}
+    fits = [[tile for tile in moved if tile[0] * tile[1] <= room] for room in rooms]
+    pairs = [(g, w) for g in fits[0] for w in fits[1] if w[0] <= g[0] and w[1] <= g[1]]
+    best = min(sympy.Integer(moved[g]) + sympy.Rational(moved[w], fast) for g, w in pairs)
+    graph = LevelGraph((Level("global", 0), Level("shared", 1, rooms[0], 1), Level("register", 2, rooms[1], fast)))
+    assert cost.level_optimum(matmul(), graph, a=size, b=size, c=size).time == best
+
+
+def test_what_is_no_memory_no_bandwidth_and_no_count_is_refused():
+    flash = attention()
+    for memory in (0, -5):
+        for rule in (lambda m: flash.caching(m, 2), lambda m: flash.cross_transfer(m, 2, 1, 2)):
+            with pytest.raises(DiagkitError, match=f"{memory} is no amount of memory"):
+                rule(memory)
+    for rates in ((0, 1), (1, 0), (-1, 1)):
+        with pytest.raises(DiagkitError, match="is no bandwidth"):
+            flash.cross_transfer("M", 2, *rates)
+        with pytest.raises(DiagkitError, match="is no bandwidth"):
+            cost.cross_saving(1, 2, *rates)
+    with pytest.raises(DiagkitError, match="reading across at 1 is slower than from above at 10"):
+        flash.cross_transfer("M", 2, 10, 1)
+    for ask in (lambda n: flash.network(q=n), lambda n: flash.caching("M", n), lambda n: cost.cross_saving(1, n, 1, 2)):
+        for count in (0, -1, 2.5):
+            with pytest.raises(DiagkitError, match="share nothing"):
+                ask(count)
+
+
 def test_caching_is_the_bound_at_the_memory_of_all_children():
     rule = attention().caching("M", "N")
     M, N = dk.size("M"), dk.size("N")

@@ -164,6 +164,14 @@ def test_registers_are_charged_where_the_diagram_has_labels_for_them() -> None:
     assert "shared" in dict(found.but("unshared").times.seconds)
 
 
+def test_tiles_of_levels_inside_are_asked_for() -> None:
+    deep = FLASH.group(level=2, q="w_q").stream(level=2, x="u_x")
+    with pytest.raises(DiagkitError, match=r"needs a size for the tile w_q of 'q' at level 2; give w_q=\.\.\., u_x="):
+        deep.on("H100-SXM", "fp16", **SIZES)
+    wide = deep.on("H100-SXM", "fp16", **SIZES, g_q=64, s_x=64, w_q=128, u_x=128)  # a tile that is short, as one is
+    assert wide.fetched == deep.on("H100-SXM", "fp16", **SIZES, g_q=64, s_x=64, w_q=64, u_x=64).fetched
+
+
 def test_eight_machines_side_by_side() -> None:
     found = FLASH.across(EIGHT, "fp16", **LONG, s_x=64)
     assert found.table().column("machine") == list(EIGHT)

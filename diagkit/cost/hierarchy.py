@@ -61,6 +61,18 @@ def amount(value: Any) -> Any:
     return size(value) if isinstance(value, str) else exact(value)
 
 
+def positive(value: Any, what: str) -> Any:
+    """An amount that is no number of 0 or below; else a DiagkitError that says `what` it should be.
+
+    >>> positive("B", "bandwidth"), positive(3, "bandwidth")
+    (B, 3)
+    """
+    found = amount(value)
+    if found.is_number and not (found.is_finite and found > 0):
+        raise DiagkitError(f"{value!r} is no {what}", remedy="give a number above 0, a formula, or a name")
+    return found
+
+
 def _best(term: Term, memory: Any, options: Mapping[str, Any]) -> Optimum:
     """H*(M) of the diagram, M a symbol; its terms are powers of M, which is what the theorems speak of."""
     found = optimum(term, memory, **options)
@@ -84,8 +96,8 @@ def _at_memory(best: Optimum, memory: Any, value: Any) -> list[tuple[Any, Any]]:
 
 def _children(children: Any) -> Any:
     found = amount(children)
-    if found.is_number and not (found.is_finite and found >= 1):
-        raise DiagkitError(f"{children!r} memories share nothing", remedy="give a number of at least 1, or a name")
+    if found.is_number and not (found.is_integer and found >= 1):
+        raise DiagkitError(f"{children!r} memories share nothing", remedy="give a whole number from 1 on, or a name")
     return found
 
 
@@ -103,7 +115,7 @@ def caching(term: Term, memory: Any, children: Any, **options: Any) -> Rule:
     a*c + 2*a*b*c/(sqrt(M)*sqrt(N))
     """
     symbol, count = size("M"), _children(children)
-    parts = _at_memory(_best(term, symbol, options), symbol, amount(memory) * count)
+    parts = _at_memory(_best(term, symbol, options), symbol, positive(memory, "amount of memory") * count)
     return Rule(
         "intermediate caching (Theorem 2)", sympy.Add(*(part for part, _ in parts)), tuple(parts),
         "children that share a chunk load it once: together they are one tile of N times the memory",
@@ -115,7 +127,7 @@ def caching(term: Term, memory: Any, children: Any, **options: Any) -> Rule:
 def cross_transfer(term: Term, memory: Any, children: Any, above: Any, across: Any, **options: Any) -> Rule:
     """Theorem 3, cross-transfer: the time when N children may read from each other, as in a cluster.
 
-    `above` is the bandwidth from the level above to the children, `across` that between children, in
+    `above` is the bandwidth from the level above to the children, `across` that between children and no less, in
     elements (or bytes, with unit="bytes") per second: ``(1/above - 1/across) H*(N M) + (1/across) H*(M)``.
 
     >>> import diagkit as dk
@@ -125,8 +137,11 @@ def cross_transfer(term: Term, memory: Any, children: Any, above: Any, across: A
     >>> cross_transfer(tiled, "M", 1, "B_h", "B_x").formula
     a*c/B_h + 2*a*b*c/(B_h*sqrt(M))
     """
-    symbol, count, held = size("M"), _children(children), amount(memory)
-    slow, cross = 1 / amount(above), 1 / amount(across)
+    symbol, count, held = size("M"), _children(children), positive(memory, "amount of memory")
+    slow, cross = (1 / positive(rate, "bandwidth") for rate in (above, across))
+    if (cross - slow).is_positive:
+        reason = f"reading across at {across!r} is slower than from above at {above!r}"
+        raise DiagkitError(reason, remedy="then nothing is read from a neighbour: take the optimum of one alone")
     best = _best(term, symbol, options)
     together, alone = (_at_memory(best, symbol, room) for room in (held * count, held))
     parts = [
@@ -146,12 +161,13 @@ def cross_saving(beta: Any, children: Any, above: Any, across: Any) -> Any:
     >>> cross_saving(1, 2, 1, 2), cross_saving(sympy.Rational(1, 2), 4, 1, 2)
     (1/4, 1/4)
     """
-    return (1 - amount(above) / amount(across)) * (1 - amount(children) ** (-exact(beta)))
+    rates = positive(above, "bandwidth") / positive(across, "bandwidth")
+    return (1 - rates) * (1 - _children(children) ** (-exact(beta)))
 
 
 @dataclass(frozen=True, repr=False)
 class LevelOptimum(Shown):
-    """The best tiles of every level, each chosen by itself, and the time of all transfers one after another.
+    """The best tiles of every level, each inside those above, and the time of all transfers one after another.
 
     * `levels`: (number, name, optimum, bandwidth) per level below the first;
     * `time`: the sum over levels of H*(M_l) / bandwidth_l, in seconds.
@@ -195,8 +211,10 @@ def level_optimum(term: Term, graph: LevelGraph, caches: Iterable[str] = (), **o
     A level named in `caches` keeps no results: what it is filled with is the optimum at the memory of all
     its children together (Theorem 2), and its own capacity does not occur.
 
-    Levels are independent of each other: a faster level is smaller, and its best tiles lie inside those of
-    the level above wherever the tiles grow with memory. Options are those of `optimum`; capacities and
+    Levels add, and each is best by itself: a faster level is smaller, and its best tiles lie inside those of the
+    level above, as tiles grow with memory. A level that has more memory than the one above it cannot use it, since
+    its tiles lie inside: the lesser of the two counts, which makes the sum the optimum of all levels jointly. (Between
+    symbols nobody knows the lesser: they are taken to shrink.) Options are those of `optimum`; capacities and
     bandwidths are in its unit.
 
     >>> import diagkit as dk
@@ -209,16 +227,22 @@ def level_optimum(term: Term, graph: LevelGraph, caches: Iterable[str] = (), **o
     """
     if not isinstance(graph, LevelGraph):
         raise DiagkitError(f"{graph!r} is no graph of levels", remedy="make one: LevelGraph((Level(...), ...))")
-    known, found = tuple(caches), []
+    known, found, above = tuple(caches), [], None
     for name in known:
         graph.number(name)
     for number, level in graph:
         room = _room(graph, number, known)
         if number > graph.top and room is not None:
-            best = optimum(at_level(term, number), room, **options)
-            found.append((number, level.name, best, amount(level.bandwidth)))
+            above = _lesser(above, room)
+            best = optimum(at_level(term, number), above, **options)
+            found.append((number, level.name, best, positive(level.bandwidth, "bandwidth")))
     time = sympy.Add(*(best.transfers / rate for _, _, best, rate in found))
     return LevelOptimum(tuple(found), sympy.expand(time))
+
+
+def _lesser(above: Any, room: Any) -> Any:
+    """The memory that a level can use: no more than the level above, whose tiles hold those of this one."""
+    return room if above is None or not (above - room).is_negative else above
 
 
 def _room(graph: LevelGraph, number: int, caches: tuple[str, ...]) -> Any:

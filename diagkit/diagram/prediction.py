@@ -178,6 +178,7 @@ def predict(
     need_sizes(term, given)
     sizes = term.numbers(given)
     _need_whole(term, given)
+    _need_inner(term, given)
     tiles, chosen = tiles_on(term, found, dtype, given, sizes, price)
     everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
     moved = cost.transfers(term).bytes(dtype).total(**everything)
@@ -203,6 +204,17 @@ def _need_whole(term: Term, given: Mapping[str, Any]) -> None:
             raise InputError(
                 f"{name!r} cannot have size {number!r}", axis=name, remedy="use whole numbers of at least 1"
             )
+
+
+def _need_inner(term: Term, given: Mapping[str, Any]) -> None:
+    """Refuse where a tile of a level inside is missing: only those of the outermost are chosen."""
+    inner = [
+        label for label in term.labels if label.level > 1 and label.tile.is_Symbol and label.tile.name not in given
+    ]
+    if inner:
+        first, remedy = inner[0], f"give {', '.join(f'{label.tile}=...' for label in inner)} in elements"
+        reason = f"{term.name} needs a size for the tile {first.tile} of {first.axis!r} at level {first.level}"
+        raise InputError(reason, axis=first.axis, remedy=remedy)
 
 
 def usual_format(term: Term) -> str:
