@@ -94,6 +94,9 @@ def test_what_cannot_run_says_why() -> None:
     assert large.reading.reasons[0].endswith("and a block of H100-SXM has 232,448")
     none = explorer(machine="T4", dtype="fp8e4m3")
     assert "T4 states no matrix rate in fp8e4m3" in none.reading.reasons
+    said = words(none.svg())
+    assert any(line.startswith("Without the products: ") for line in said)
+    assert not any("FLOP/s" in line and "Waits" in line for line in said)
     naive = explorer(form="attention")
     assert naive.reading.best is None and "it holds" in naive.reading.reasons[0]
 

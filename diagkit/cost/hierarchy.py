@@ -97,7 +97,9 @@ def _at_memory(best: Optimum, memory: Any, value: Any) -> list[tuple[Any, Any]]:
 def _children(children: Any) -> Any:
     found = amount(children)
     if found.is_number and not (found.is_integer and found >= 1):
-        raise DiagkitError(f"{children!r} memories share nothing", remedy="give a whole number from 1 on, or a name")
+        raise DiagkitError(
+            f"{children!r} memories share nothing", remedy="give a whole number of at least 1, or a name"
+        )
     return found
 
 

@@ -13,6 +13,7 @@ from diagkit import cost, draw, machine
 from diagkit.diagram import cost_table
 from diagkit.draw import Bars, Roof, Scene, TileMap, brief
 from diagkit.explore.reading import Reading, State, best_state, landscape, read, tile_choices, tiles_of
+from diagkit.machine import Times
 from diagkit.term import Term
 
 
@@ -41,15 +42,22 @@ def lines(reading: Reading) -> list[tuple[str, bool]]:
     """What the figure says in words; what is wrong stands out."""
     state, times = reading.state, reading.times
     sizes = ", ".join(f"{name} = {number:,}" for name, number in state.everything.items())
-    low, high = (brief(rate, "FLOP/s") for rate in times.rate())
     said = [(f"Cannot run: {reason}.", True) for reason in reading.reasons]
     said += [(f"{state.machine} in {state.kind}: {sizes}.", False)]
     together = f" Fetched together: {reading.fetched:,} bytes." * state.shared
     held = f"Held: {reading.held:,} of {reading.room:,} bytes of a block. Moved: {reading.moved:,} bytes."
     said += [(held + together, False)]
-    both = f"{brief(times.overlapped, 's')} if all overlaps, {brief(times.serial, 's')} if nothing does"
-    said += [(f"Waits for {times.bottleneck}: {both}; {low} to {high}.", False)]
+    said += [(_time_line(times), False)]
     return said + [(best_line(reading), False)] * bool(tiles_of(state.term))
+
+
+def _time_line(times: Times) -> str:
+    """Both bounds; where the machine states no rate of the products, those of what is left, and no speed."""
+    both = f"{brief(times.overlapped, 's')} if all overlaps, {brief(times.serial, 's')} if nothing does"
+    if "tensor" in times.unknown:
+        return f"Without the products: {both}."
+    low, high = (brief(rate, "FLOP/s") for rate in times.rate())
+    return f"Waits for {times.bottleneck}: {both}; {low} to {high}."
 
 
 def best_line(reading: Reading) -> str:
