@@ -86,8 +86,8 @@ from diagkit.ops.samples import samples
 from diagkit.ops.scalars import BY_SYMBOL as BY_SYMBOL
 from diagkit.ops.scalars import SCALARS as SCALARS
 from diagkit.ops.scalars import Scalar as Scalar
-from diagkit.term import spoken as _spoken
 from diagkit.ops.undefined import check_formulas as check_formulas
+from diagkit.term import spoken as _spoken
 
 __all__ = [
     "Node", "absolute", "alibi_slopes", "amax", "amin", "argmax", "argmin", "argtopk", "array", "attention", "axes",
