@@ -19,6 +19,7 @@ from diagkit.term import (
     Axes,
     Block,
     Box,
+    Cast,
     Contract,
     Map,
     Reduce,
@@ -78,7 +79,7 @@ class Pull:
 
     `box` reduces the wire `operand`, which is `outside` combined with `inside`, formulas over wires;
     `through` are the maps that these formulas replace. It takes `number` elements each; the sums `unseen` are 0 only
-    where nothing was seen.
+    where nothing was seen. Where `operand` rounds what is pulled apart, `rounds` is the cast that does.
     """
 
     box: Any
@@ -88,9 +89,10 @@ class Pull:
     through: frozenset[str]
     number: Any
     unseen: frozenset[Any]
+    rounds: Cast | None = None
 
 
-def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
+def hoist(term: AnyTerm, /, *boxes: str, past: str | tuple[str, ...] = ()) -> AnyTerm:
     """Pull what does not see the reduced axes out of sums (factors) and of maxima and minima (terms).
 
     ``contract(e / z, V)`` becomes ``contract(e, V) / z``: one division at the end instead of one per
@@ -99,8 +101,11 @@ def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
     A division by what may be 0 stays what it was: of an empty axis the sum is 0, and what is divided by the sum of
     exp(s - max s) is 0 where each s is -inf, the sum being that of nothing.
 
+    A rounding is passed only where `past` names the wire that it makes, and that *changes rounding*: what is rounded
+    then is e and no longer e / z, which may vanish in a format where e does not, or fit where e does not.
+
     Returns the diagram itself when there is nothing to pull out. Raises StreamError where the region is
-    streamed already, TermError for a name that no box makes.
+    streamed already, TermError for a name that no box makes, or that no cast makes in `past`.
 
     >>> from diagkit import ops
     >>> x, e = ops.axes("x e")
@@ -114,7 +119,9 @@ def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
         if name not in {box.name for box in term.flat}:
             remedy = f"name what a sum makes: {', '.join(sums) or 'here is none'}"
             raise TermError(f"{term.name} has no box {name!r}", box=name, remedy=remedy)
-    pulls = list(_pulls(term, boxes))
+    past = (past,) if isinstance(past, str) else past
+    _check_casts(term, past)
+    pulls = list(_pulls(term, boxes, past))
     if not pulls:
         return term
     opened = open_around(term, {name for pull in pulls for name in (pull.box.name, *pull.through)}, "hoist")
@@ -124,15 +131,30 @@ def hoist(term: AnyTerm, /, *boxes: str) -> AnyTerm:
         changes = _pulled(opened.replace(**changes), pull)
         identity.append(_equation(pull))
     what = ", ".join(f"out of {pull.box.name!r}" for pull in pulls)
-    reason = f"what the reduced axis does not enter is pulled {what}, by linearity"
-    return take(term, changes, rewrite(term, "hoist", reason, boxes, identity=tuple(identity)))
+    reason = f"what the reduced axis does not enter is pulled {what}, by linearity{_rounding(pulls)}"
+    named = {"past": past} if past else {}
+    return take(term, changes, rewrite(term, "hoist", reason, boxes, named=named, identity=tuple(identity)))
 
 
-def _pulls(term: Term, boxes: tuple[str, ...]) -> Iterator[Pull]:
+def _check_casts(term: Term, past: tuple[str, ...]) -> None:
+    casts = [box.name for box in term.flat if isinstance(box, Cast)]
+    for name in past:
+        if name not in casts:
+            remedy = f"name one of: {', '.join(casts)}" if casts else "round something first: cast(...)"
+            raise TermError(f"{term.name} has no rounding {name!r} to pull past", box=name, remedy=remedy)
+
+
+def _rounding(pulls: list[Pull]) -> str:
+    """What a pull past a cast changes, in words; nothing where there is none."""
+    moved = [f"{pull.rounds.name!r} rounds {gathered(pull.inside)}" for pull in pulls if pull.rounds]
+    return f"; this changes rounding: {', '.join(moved)}" if moved else ""
+
+
+def _pulls(term: Term, boxes: tuple[str, ...], past: tuple[str, ...]) -> Iterator[Pull]:
     """One pull for each reduction that has one."""
     for box in term.flat:
         if isinstance(box, Reduce | Contract) and (not boxes or box.name in boxes):
-            found = (_Splitter(term, box).pull(wire) for wire in box.inputs)
+            found = (_Splitter(term, box).pull(wire, wire in past) for wire in box.inputs)
             yield from [pull for pull in found if pull is not None][:1]
 
 
@@ -169,14 +191,18 @@ class _Splitter:
         self.through.add(wire)
         return formula
 
-    def pull(self, wire: str) -> Pull | None:
-        """What can be pulled out of the reduction's input `wire`."""
-        formula = self.formula(wire)
-        if formula == value(wire):
+    def pull(self, wire: str, rounded: bool) -> Pull | None:
+        """What can be pulled out of the reduction's input `wire`, past its rounding too where that is wanted."""
+        maker = self.all.get(wire)
+        rounds = maker if rounded and isinstance(maker, Cast) else None
+        source = rounds.inputs[0] if rounds else wire
+        formula = self.formula(source)
+        if formula == value(source):
             return None
         number = elements(tuple(axis for axis in self.term.axes.values() if axis.name in self.over))
         unseen = frozenset(symbol for symbol in _values(formula) if self._only_unseen(symbol.name))
-        return Pull(self.box, wire, *self.split(formula), frozenset(self.through), number, unseen)
+        through = frozenset((*self.through, wire))
+        return Pull(self.box, wire, *self.split(formula), through, number, unseen, rounds)
 
     def _only_unseen(self, wire: str) -> bool:
         """Whether a wire is a sum of exponentials, each less the largest exponent."""
@@ -214,16 +240,26 @@ def open_around(term: AnyTerm, touched: set[str], rule: str) -> AnyTerm:
 def _pulled(term: Term, pull: Pull) -> dict[str, Any]:
     """What changes as one pull is carried out: the sum of what stays inside, then the combination."""
     box, taken = pull.box, set(term.wires)
-    kept = _map(term, _free(f"{box.name}.summand", taken), gathered(pull.inside), None)
+    kept = before = _map(term, _free(f"{box.name}.summand", taken), gathered(pull.inside), None)
+    if pull.rounds:
+        name = pull.operand if _alone(term, pull) else _free(f"{pull.operand}.late", taken)
+        kept = replace(pull.rounds, name=name, axes=kept.axes, inputs=(kept.name,))
     inputs = tuple(kept.name if wire == pull.operand else wire for wire in box.inputs)
     carried = {*kept.axes, *(axis for wire in inputs if wire != kept.name for axis in term.wires[wire].axes)}
     axes = tuple(axis for axis in box.axes if axis in carried)
     partial = replace(box, name=_free(f"{box.name}.acc", taken), inputs=inputs, axes=axes)
     whole = _map(term, box.name, _combined(pull, value(partial.name)), box.axes)
-    new = [*([kept] if isinstance(kept, Box) else []), partial]
-    columns = [made for one in term.boxes for made in ((*new, whole) if one.name == box.name else (one,))]
+    made = [part for part in dict.fromkeys((before, kept)) if isinstance(part, Box)]
+    new = [*made, partial]
+    old = [one for one in term.boxes if one.name != kept.name or not pull.rounds]
+    columns = [made for one in old for made in ((*new, whole) if one.name == box.name else (one,))]
     columns = _read_only(columns, pull.through, term.outputs)
     return {"boxes": tuple(columns), "levels": _levels(term, pull, new, (*inputs, *whole.inputs), columns)}
+
+
+def _alone(term: Term, pull: Pull) -> bool:
+    """Whether nobody else reads what is pulled apart."""
+    return pull.operand not in term.outputs and len(list(term.consumers(pull.operand))) == 1
 
 
 def _levels(term: Term, pull: Pull, new: list[Any], read: tuple[str, ...], columns: list[Box]) -> tuple[Any, ...]:

@@ -16,12 +16,13 @@ from diagkit.derive.history import AnyTerm, relabel, take
 from diagkit.derive.identity import identities, method
 from diagkit.derive.moments import LEMMA
 from diagkit.derive.ranked import RANKED
+from diagkit.derive.rewrite import hoist as pulled
 from diagkit.derive.sort import Sorted
 from diagkit.derive.sums import Sums
 from diagkit.derive.tops import TOPPED
 from diagkit.derive.unseen import bare_shift
 from diagkit.derive.windows import ordered
-from diagkit.term import Box, Label, Region, State, StreamError, StreamForm, Term, names, value
+from diagkit.term import Box, Cast, Contract, Label, Reduce, Region, State, StreamError, StreamForm, Term, names, value
 
 
 def stream(
@@ -34,7 +35,10 @@ def stream(
     number where both are 0, ``quotient(a, b)``, which the blocks use, is 0. Only where each s is -inf a stream gives
     more than a diagram written out by hand: there exp(s - max s) is no number, and its stream takes -inf for what is
     not there: sums are 0, what is divided by them too, as in `softmax`; the step's reason says where.
-    With ``hoist=False`` divisions stay inside the sums: the always-normalised form. With ``lemma=False`` variances
+    Where a sum reads what is rounded after such a division, the stream has to round before it: that is no label any
+    more, so the diagram is rewritten first, `hoist` past the rounding, a step of its own that says what is rounded now.
+    With ``hoist=False`` divisions stay inside the sums: the always-normalised form. What is rounded is then divided by
+    what is known at its chunk, and is larger than in the end. With ``lemma=False`` variances
     are streamed by power sums, which cancel for data with a large mean.
     Partial results are those of the chunks seen so far, and may overflow where the whole does not: exp(s - r)
     stays in range where r is the maximum of s, and not where r is a sum or mean that later chunks raise.
@@ -60,12 +64,25 @@ def stream(
         return _sub_stream(term, axis, tile, level)
     label = make_label(term, "stream", axis, tile, StreamError)
     _refuse_other_tile(term, label)
-    form = first_form(term, axis, region, hoist, lemma)
+    term, form = _rounded_late(term, first_form(term, axis, region, hoist, lemma))
     others = {name: flag for name, flag, usual in (("hoist", hoist, True), ("lemma", lemma, True)) if flag != usual}
     named = {**others, **({} if region is None else {"region": region}), **tiles}
     step = relabel(term, "stream", _reason(term, form), named=named, identity=form.identity)
     labels = tuple(one for one in term.labels if one.order != label.order)
     return take(term, {"labels": (*labels, label), "forms": (*term.forms, form)}, step)
+
+
+def _rounded_late(term: AnyTerm, form: StreamForm) -> tuple[AnyTerm, StreamForm]:
+    """The diagram and its stream, which rounds what the diagram rounds: where it would round what is not divided yet,
+    the diagram is rewritten to do so."""
+    region = next(one for one in term.regions if one.boxes == form.region)
+    made = {box.name for box in (*form.fixed, *form.step, *form.tail)}
+    late = tuple(b.name for b in term.primitives(region) if isinstance(b, Cast) and b.name not in made)
+    sums = [b for b in term.primitives(region) if isinstance(b, Contract | Reduce) and set(late) & set(b.inputs)]
+    if not sums:
+        return term, form
+    rewritten = pulled(term, *(box.name for box in sums), past=late)
+    return rewritten, first_form(rewritten, form.axis, sums[-1].name)
 
 
 def _sub_stream(term: AnyTerm, axis: str, tile: Any, level: int) -> AnyTerm:

@@ -164,9 +164,9 @@ class Diagram(Term):
         """Put what is inside blocks onto the spine: of all blocks, or of those named (one layer)."""
         return derive.open_blocks(self, *blocks)
 
-    def hoist(self, *boxes: str) -> Self:
-        """Pull what a sum does not see out of it, by linearity (see `derive.hoist`)."""
-        return derive.hoist(self, *boxes)
+    def hoist(self, *boxes: str, past: str | tuple[str, ...] = ()) -> Self:
+        """Pull what a sum does not see out of it, by linearity, past the roundings named (see `derive.hoist`)."""
+        return derive.hoist(self, *boxes, past=past)
 
     def split(self, region: str | None = None, **parts: int) -> Self:
         """Let `parts` kernels share a streamed axis and another merge them: ``split(x=4)``."""
