@@ -151,3 +151,13 @@ def test_eight_bits_that_a_generation_lacks_are_refused():
     for target in ("sm_75", "sm_80"):
         with pytest.raises(FormatError, match=f"{target} has no fp8e4m3, the format of 'Q'"):
             inspect(made, target)
+
+
+def test_codes_and_scales_are_divided_exactly_and_what_is_no_code_fast():
+    """A GPU's usual division may be a unit off: a scale in fp8e8m0 could come out a factor of 2 too small."""
+    codes, scales = ops.quantize(dk.array("X", q, d), "fp8e4m3", scale="fp8e8m0", name="c", d=32)
+    text = whole(derive.fuse(term(codes, "codes")), {"X": np.zeros((4, 64), np.float32)}).source.text
+    assert "ratio(max_abs_fp32, 448.0)" in text and "share(X, " in text and "quotient(" not in text
+    assert "return tl.div_rn(" in text and scales.axes[1].name == "d_block"
+    attention = whole(eight_bits(), arrays_of(eight_bits(), q=16, x=32, d=32)).source.text
+    assert "quotient(" in attention and "ratio(" not in attention and "share(" not in attention

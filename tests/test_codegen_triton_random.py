@@ -18,15 +18,15 @@ pytest.importorskip("triton", reason="no wheel for this system; what is then mis
 GENERATE = [Phase.explicit, Phase.generate]
 
 
-def in_formats_of_triton(term):
-    """fp64 and fp8 inputs become fp32 and fp16: what is spilled in fp8 has other errors than rounding once."""
-    other = {"fp64": "fp32", "fp8e4m3": "fp16"}
+def in_formats_of_triton(term, halves):
+    """fp64 inputs become fp32, fp16 ones what `halves` says."""
+    other = {"fp64": "fp32", "fp16": halves}
     return term.replace(inputs=tuple(replace(a, dtype=other.get(a.dtype, a.dtype)) for a in term.inputs))
 
 
-def check_case(term, sizes):
+def check_case(term, sizes, halves="fp16"):
     arrays = {name: value.astype(np.float32) for name, value in arrays_for(term, sizes).items()}
-    made = Kernel(lower(in_formats_of_triton(term), **sizes), "triton")
+    made = Kernel(lower(in_formats_of_triton(term, halves), **sizes), "triton")
     try:
         assert made.source.text
     except FormatError as refused:
@@ -36,9 +36,9 @@ def check_case(term, sizes):
 
 
 @settings(max_examples=60, phases=GENERATE)
-@given(labelled())
-def test_random_diagrams(case):
-    check_case(case.term, case.sizes)
+@given(labelled(), st.sampled_from(["fp16", "fp8e5m2"]))
+def test_random_diagrams(case, halves):
+    check_case(case.term, case.sizes, halves)
 
 
 @settings(max_examples=40, phases=GENERATE)

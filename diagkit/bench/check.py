@@ -196,7 +196,7 @@ def _without_casts(term: Term) -> Term:
 
 
 _CODES = {"int8", "int4"}
-_NARROW = {"fp16", "bf16", "fp8e4m3", "fp8e5m2"}
+_NARROW = {"fp16", "bf16", "fp8e4m3", "fp8e5m2", "fp8e8m0"}
 
 
 def _formats(term: Term, arrays: Mapping[str, Any]) -> set[str]:

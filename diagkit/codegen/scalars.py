@@ -36,7 +36,7 @@ class Dialect:
     * `functions`: by the name of the row in `ops.SCALARS` (and "sqrt", "power"), a format of the
       arguments: {"exp": "tl.exp({0})"}. maximum and minimum take two.
     * `number`: a float literal; `floated`: an integer as the kernel's float.
-    * `conjunction`, `disjunction`, `negation`: logic; `infinity`: the number +oo.
+    * `conjunction`, `disjunction`, `negation`: logic; `infinity`: the number +oo; `over`: a division.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Dialect:
     disjunction: str = "({0} or {1})"
     negation: str = "(not {0})"
     infinity: str = "float('inf')"
+    over: str = "{0} / {1}"
 
 
 def scalar(expr: Any, values: Mapping[Any, Text], dialect: Dialect, number: bool = False) -> Text:
@@ -134,7 +135,7 @@ def _multiply(printer: _Printer, expr: Any) -> Text:
     if not below:
         return Text(f"({product})", kind)
     product = " * ".join(str(printer.number(factor)) for factor in above or (sympy.S.One,))
-    return Text(f"({product}{''.join(f' / {printer.number(1 / factor)}' for factor in below)})")
+    return Text(f"({chain(printer.dialect.over.format, (printer.number(1 / factor) for factor in below), product)})")
 
 
 def _power(printer: _Printer, expr: Any) -> Text:
@@ -142,7 +143,7 @@ def _power(printer: _Printer, expr: Any) -> Text:
     if exponent == sympy.Rational(1, 2):
         return printer.call("sqrt", printer.number(base))
     if exponent.is_number and exponent.is_negative:
-        return Text(f"({printer.number(sympy.S.One)} / {printer.number(1 / expr)})")
+        return Text(f"({printer.dialect.over.format(printer.number(sympy.S.One), printer.number(1 / expr))})")
     if exponent.is_Integer and exponent <= 4:
         (once,), kind = printer.same((base,))
         return Text(f"({' * '.join([str(once)] * int(exponent))})", kind)

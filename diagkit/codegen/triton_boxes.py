@@ -17,7 +17,7 @@ from diagkit.codegen.layout import Order, Product, sized
 from diagkit.codegen.numbers import Axes, covered, folded, nonnegative, with_numbers, without
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.triton_frame import Frame
-from diagkit.codegen.triton_scalars import ELEMENT, LARGEST, TRITON, WHOLE
+from diagkit.codegen.triton_scalars import ELEMENT, EXACT, LARGEST, TRITON, WHOLE
 from diagkit.codegen.triton_views import view
 from diagkit.term import Box, Cast, Contract, Index, Map, Reduce, View, arg, size
 from diagkit.term import names as names_of
@@ -64,7 +64,8 @@ def _map(frame: Frame, box: Any, sure: tuple[str, ...]) -> Made:
     along = {arg(i): set(frame.order[w]) for i, w in enumerate(box.inputs) if w in read}
     expr = _without_number(frame, box, expr, values, along)
     expr = _few_first(expr, along, values, len(box.inputs))
-    found = scalar(expr, values, TRITON, number=dtype != "bool" and not dtype.startswith("int"))
+    dialect = EXACT if box.name in frame.coded else TRITON
+    found = scalar(expr, values, dialect, number=dtype != "bool" and not dtype.startswith("int"))
     covered = {axis for wire in read for axis in frame.order[wire]}
     return Made(_spread(frame, found, order, bool(covered), covered == set(order)), order, found.kind)
 

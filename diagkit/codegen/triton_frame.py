@@ -14,13 +14,15 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+import sympy
+
 from diagkit.codegen.layout import Order, Product, layout, paired_axis, single, sized
 from diagkit.codegen.numbers import waiting
 from diagkit.codegen.scalars import position
 from diagkit.codegen.triton_scalars import RESERVED
 from diagkit.codegen.writer import Names, Writer
 from diagkit.program import Compute, Kernel, Program, first, last
-from diagkit.term import FORMATS, FormatError, InputError, coordinate, size
+from diagkit.term import FORMATS, Cast, FormatError, InputError, Map, View, coordinate, size
 from diagkit.term import names as names_of
 
 LEAST = 16
@@ -119,6 +121,18 @@ class Frame:
                 while prod(blocks[axis] for axis in side) < least:
                     blocks[side[-1]] *= 2
         return blocks
+
+    @cached_property
+    def coded(self) -> frozenset[str]:
+        """Wires from which formulas alone lead to codes or their scales, no exponential among them."""
+        boxes = {s.box.name: s.box for s in self.kernel.statements if isinstance(s, Compute)}
+        found = {box.name for box in boxes.values() if isinstance(box, Cast) and box.dtype in _CODES}
+        waiting = list(found)
+        while waiting:
+            near = [wire for wire in boxes[waiting.pop()].inputs if _is_formula(boxes.get(wire)) and wire not in found]
+            found.update(near)
+            waiting += near
+        return frozenset(found)
 
     def ragged(self, axis: str) -> bool:
         """Whether the last tile may reach beyond the axis."""
@@ -247,6 +261,13 @@ class Frame:
             values[size(axis)] = length
         text = position(expr.xreplace({**after, **self.sizes}), values) if hasattr(expr, "xreplace") else str(expr)
         return text if text.isdigit() or text in values.values() else f"max({text}, 0)"
+
+
+_CODES = ("int8", "int4", "fp8e4m3", "fp8e5m2", "fp8e8m0")
+
+
+def _is_formula(box: Any) -> bool:
+    return isinstance(box, View | Cast) or (isinstance(box, Map) and not box.expr.has(sympy.exp))
 
 
 def power_of_two(number: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from diagkit.codegen.scalars import Dialect
 
@@ -34,6 +35,8 @@ TRITON = Dialect(
     infinity='float("inf")',
 )
 """Text of every scalar function; exponentials are powers of two, as the hardware has them."""
+EXACT = replace(TRITON, functions={**TRITON.functions, "quotient": "share({0}, {1})"}, over="ratio({0}, {1})")
+"""The same with divisions that are rounded once, for codes and their scales."""
 
 _FUNCTIONS = {
     "finite": (
@@ -65,6 +68,16 @@ _FUNCTIONS = {
         "def quotient(a, b):",
         '    """a / b, and 0 where b is an empty sum."""',
         "    return tl.where(b == 0.0, 0.0, a / tl.where(b == 0.0, 1.0, b))",
+    ),
+    "ratio": (
+        "def ratio(a, b):",
+        '    """a / b rounded once: a GPU\'s usual division may be a unit off, and a code or a scale another one."""',
+        "    return tl.div_rn(tl.cast(a, tl.float32), tl.cast(b, tl.float32))",
+    ),
+    "share": (
+        "def share(a, b):",
+        '    """a / b rounded once, and 0 where b is 0."""',
+        "    return tl.where(b == 0.0, 0.0, ratio(a, tl.where(b == 0.0, 1.0, b)))",
     ),
     "offset": (
         "def offset(position, step):",
