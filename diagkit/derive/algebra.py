@@ -40,7 +40,7 @@ def factored(expr: Any, waiting: Symbols) -> Any:
     """`expr` with quotients as products, a / b = a * (1 / b), and choices between a value and 0 likewise.
 
     >>> factored(quotient(value("e"), value("z")), frozenset())
-    e*quotient(1, z)
+    e*(1 / z)
     """
     expr = expr.replace(quotient, lambda a, b: a * quotient(ONE, b))
 
@@ -56,7 +56,7 @@ def gathered(expr: Any) -> Any:
     the product or 0: how a formula is written.
 
     >>> gathered(value("o") * quotient(sympy.S.One, value("z")))
-    quotient(o, z)
+    o / z
     >>> gathered(value("v") * where(value("c") > 0, ONE, ZERO))
     where(c > 0, v, 0)
     """
@@ -80,7 +80,7 @@ def split_factors(expr: Any, inside: Symbols, waiting: Symbols) -> tuple[Any, An
 
     >>> e, z = value("e"), value("z")
     >>> split_factors(e * quotient(sympy.S.One, z), frozenset([e]), frozenset([z]))
-    (quotient(1, z), e)
+    (1 / z, e)
     """
     outside = [f for f in sympy.Mul.make_args(expr) if f.free_symbols & waiting and not f.free_symbols & inside]
     rest = [f for f in sympy.Mul.make_args(expr) if f not in outside]

@@ -19,7 +19,7 @@ from diagkit.derive.rewrite import hoist, open_blocks
 from diagkit.derive.split import split
 from diagkit.derive.stream import stream, unstream
 from diagkit.derive.transforms import permute, rotate, scale, smooth
-from diagkit.term import Label, LabelError, Step, Term, plain, quotient
+from diagkit.term import Label, LabelError, Step, Term, finite, plain, quotient
 
 RULES: dict[str, Callable[..., Any]] = {
     "accumulate": accumulate,
@@ -158,15 +158,7 @@ def _plainly(argument: Any) -> str:
 
 def _said(expr: Any) -> str:
     """An equation's side as text; a ratio that an equation is about stays a ratio."""
-    if isinstance(expr, quotient):
-        above, below = map(_said, expr.args)
-        return f"{_bracketed(above, expr.args[0])} / {_bracketed(below, expr.args[1])}"
-    return str(expr if expr.has(quotient) else plain(expr))
-
-
-def _bracketed(text: str, expr: Any) -> str:
-    simple = expr.is_Symbol or isinstance(expr, sympy.exp) or (expr.is_Pow and expr.exp.is_positive)
-    return text if simple else f"({text})"
+    return str(expr.replace(finite, lambda guarded: guarded) if expr.has(quotient) else plain(expr))
 
 
 def _set(expr: Any) -> str:

@@ -112,7 +112,7 @@ def hoist(term: AnyTerm, /, *boxes: str, past: str | tuple[str, ...] = ()) -> An
     >>> P = ops.softmax(ops.array("S", x), over=x, name="P")
     >>> O = ops.einsum("x, x e -> e", P, ops.array("V", x, e), name="O")
     >>> [str(side) for side in hoist(Term(*ops.trace([O]))).steps[-1].identity[0]]
-    ['O', 'quotient(O.acc, P.sum)']
+    ['O', 'O.acc / P.sum']
     """
     sums = [box.name for box in term.flat if isinstance(box, Contract | Reduce)]
     for name in boxes:

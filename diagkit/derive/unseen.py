@@ -45,7 +45,7 @@ def divided(
     >>> divided(1 / value("z"), size("x"), lambda below: True).subs({size("x"): 0, value("z"): 0})
     1
     >>> divided(1 / value("z"), size("x"), lambda below: True, lambda below: True)
-    quotient(1, z)
+    1 / z
     """
     return _counted(expr, number, may_vanish).replace(
         lambda part: bool(part.is_Pow and part.exp.is_number and part.exp.is_negative and may_vanish(part.base)),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import sympy
-from sympy.printing.precedence import PRECEDENCE, precedence
+from sympy.printing.precedence import precedence
 from sympy.printing.str import StrPrinter
 
 from diagkit.ops import BY_SYMBOL
@@ -39,7 +39,6 @@ from diagkit.term import (
     arg,
     finite,
     names,
-    quotient,
     value,
 )
 
@@ -187,24 +186,17 @@ _CASES: dict[type[Statement], Callable[[Kernel, Any, int], Iterator[Line]]] = {
 }
 
 
-_PRODUCT = PRECEDENCE["Mul"]
-
-
 class _Formula(StrPrinter):  # type: ignore[misc]
     """sympy text for reading: guards are left out, functions by their everyday names."""
 
     def parenthesize(self, item: Any, level: int, strict: bool = False) -> str:
-        """As sympy's; a quotient binds as a product does, and a guard as what it guards."""
+        """As sympy's; a guard binds as what it guards."""
         while isinstance(item, finite):
             item = item.args[0]
-        loose = isinstance(item, quotient) and (level > _PRODUCT or (level == _PRODUCT and not strict))
-        return f"({self._print(item)})" if loose else str(super().parenthesize(item, level, strict))
+        return str(super().parenthesize(item, level, strict))
 
     def _print_finite(self, expr: Any) -> str:
         return str(self._print(expr.args[0]))
-
-    def _print_quotient(self, expr: Any) -> str:
-        return " / ".join(self.parenthesize(part, _PRODUCT) for part in expr.args)
 
     def _print_Add(self, expr: Any, order: Any = None) -> str:
         parts = sorted(expr.args, key=lambda part: (part.is_number, part.could_extract_minus_sign()))

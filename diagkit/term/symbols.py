@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 
 import sympy
+from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 
 from diagkit.term.errors import InputError
@@ -116,9 +117,12 @@ class quotient(sympy.Function):
     (2, 0)
     >>> quotient(1 / sympy.S.Zero, sympy.S.Zero)
     nan
+    >>> quotient(size("n") + 1, size("d")) ** 2
+    ((n + 1) / d)**2
     """
 
     nargs = 2
+    precedence = PRECEDENCE["Mul"]
     is_extended_real = True
 
     @classmethod
@@ -127,6 +131,9 @@ class quotient(sympy.Function):
         if below.is_zero:
             return sympy.nan if above.has(sympy.zoo, sympy.nan) else sympy.S.Zero
         return above / below if below.is_number else None
+
+    def _sympystr(self, printer: Any) -> str:
+        return " / ".join(printer.parenthesize(part, PRECEDENCE["Mul"]) for part in self.args)
 
     def _latex(self, printer: Any, exp: Any = None) -> str:
         text = rf"\frac{{{printer._print(self.args[0])}}}{{{printer._print(self.args[1])}}}"
