@@ -322,7 +322,7 @@ def test_a_mask_of_the_wrong_kind_says_which_kinds_there_are() -> None:
 
 def test_a_fixed_size_is_checked() -> None:
     total = dk.Diagram(dk.total(dk.array("X", dk.axis("n", 4)), over="n"))
-    with pytest.raises(InputError, match="axis 'n' is 4 in 'the diagram' but 3 in 'X'"):
+    with pytest.raises(InputError, match="axis 'n' is 4 in the diagram but 3 in 'X'"):
         total(X=np.ones(3))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product as combinations
 from typing import Any
 
 import sympy
@@ -137,29 +138,53 @@ def _greatest(values: list[Any]) -> Any:
 
 def _visited(kernel: Kernel, alias: Alias, mask: Mask) -> Any:
     """The same under a mask that skips chunks."""
-    streamed, sizes = str(kernel.streamed), {axis.name: axis for axis in kernel.term.axes.values()}
+    streamed, sizes = str(kernel.streamed), {axis.name: exact(axis.size) for axis in kernel.term.axes.values()}
     touched = {streamed, *mask.axes}
-    unit = {axis: _unit(kernel, run) if run.block > 1 else 1 for run in alias.runs for axis in run.axes}
     met = [run for run in alias.runs if touched & set(run.axes)]
-    _refuse_windows(kernel, alias, met)
+    _refuse_clipped(kernel, alias, met)
+    halos = [_pieces(kernel, run, sizes) for run in met if run.signs]
+    cut = [axis for run in met if run.signs for axis in run.axes if axis in kernel.grouped and axis not in touched]
     clipped = [axis for run in met if _bound(alias, run) for axis in run.axes if axis not in touched]
-    axes = (*mask.axes, *clipped)
-    others = [Cut(sizes[a].size, kernel.grouped.get(a, sizes[a].size), unit.get(a, 0)) for a in axes]
-    bounds = [replace(one, slopes=(*one.slopes, *(0 for _ in clipped))) for one in mask.bounds]
-    stream = Cut(sizes[streamed].size, kernel.chunk, unit.get(streamed, 0))
-    rest = [exact(sizes[axis].size) for run in met for axis in run.axes if axis not in {*touched, *clipped}]
-    found = make_visited(stream, others, bounds, list(_clips(alias, met, streamed, axes)))
-    return product((*_counts(kernel, alias, touched), *rest, kernel.repeats(alias.read, axes), found))
+    axes = (*mask.axes, *cut, *clipped)
+    bounds = [replace(one, slopes=(*one.slopes, *(0 for _ in (*cut, *clipped)))) for one in mask.bounds]
+    clips = list(_clips(alias, met, streamed, axes))
+    rest = [sizes[axis] for run in met if not run.signs for axis in run.axes if axis not in {streamed, *axes}]
+    found = []
+    for choice in combinations(*halos):
+        unit = _units(kernel, alias) | {axis: one for units, _ in choice for axis, one in units.items()}
+        others = [Cut(sizes[a], kernel.grouped.get(a, sizes[a]), unit.get(a, 0)) for a in axes]
+        visited = make_visited(Cut(sizes[streamed], kernel.chunk, unit.get(streamed, 0)), others, bounds, clips)
+        found.append(product((*(times for _, times in choice), visited)))
+    return product((*_counts(kernel, alias, touched), *rest, kernel.repeats(alias.read, axes), sympy.Add(*found)))
 
 
-def _refuse_windows(kernel: Kernel, alias: Alias, met: Iterable[Run]) -> None:
-    """A mask that skips some chunks leaves holes between overlapping windows: no formula counts these."""
-    run = next((run for run in met if run.signs), None)
+def _units(kernel: Kernel, alias: Alias) -> dict[str, Any]:
+    """What of a tile counts as one along the axes that are read, but for those of windows: a block or a position."""
+    plain = [run for run in alias.runs if not run.signs]
+    return {axis: _unit(kernel, run) if run.block > 1 else 1 for run in plain for axis in run.axes}
+
+
+def _pieces(kernel: Kernel, run: Run, sizes: Mapping[str, Any]) -> list[tuple[dict[str, Any], Any]]:
+    """The positions of the windows of a tile as a sum: those along each axis that is cut, where the others count
+    tiles (0 of their positions), and how often; and for each tile what all windows have more."""
+    cut = [axis for axis in run.axes if axis in kernel.grouped or axis == kernel.streamed]
+    more = sympy.Add(*(sizes[axis] - 1 for axis in run.axes if axis not in cut)) + 1 - len(cut)
+    return [({axis: int(axis == counted) for axis in cut}, sympy.S.One) for counted in cut] + [
+        (dict.fromkeys(cut, 0), more)
+    ]
+
+
+def _refuse_clipped(kernel: Kernel, alias: Alias, met: Iterable[Run]) -> None:
+    """Windows that reach beyond the array are cut off in some of the tiles that a mask visits: no formula counts
+    these."""
+    run = next((run for run in met if run.signs and _bound(alias, run)), None)
     if run is not None:
         raise InputError(
-            f"a mask skips chunks of {kernel.streamed!r}, and windows of {alias.array!r} that overlap are read in them",
+            f"a mask skips chunks of {kernel.streamed!r}, and windows of {alias.array!r} that are read in them may "
+            "reach beyond it",
             axis=run.axes[0],
-            remedy="count a run, lower(...).count(), or end a kernel at the windows",
+            remedy="count a run, lower(...).count(), end a kernel at the windows, or give sizes with which all "
+            "windows lie inside",
         )
 
 
