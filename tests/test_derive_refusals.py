@@ -147,6 +147,7 @@ def test_one_tile_for_one_axis():
     says(refused(both, x=4), "x", "A", "several regions reduce over 'x': those of 'A', 'B'", "region='A' or region='B'")
     first = stream(both, x=4, region="A")
     says(refused(first, x=8, region="B"), "x", None, "streamed already, in chunks of 4", "use the same chunk")
+    assert [form.axis for form in stream(first, x=4, region="B").forms] == ["x", "x"]
 
 
 @pytest.mark.parametrize(

@@ -149,7 +149,7 @@ def first_form(term: Term, axis: str, box: str | None, hoist: bool = True, lemma
             f"several regions reduce over {axis!r}: those of {', '.join(map(repr, boxes))}",
             axis=axis,
             box=boxes[0],
-            remedy=f"name one, {others}, or fuse them",
+            remedy=f"name one, {others}, and then the other with the same chunk",
         )
     return forms[0]
 
