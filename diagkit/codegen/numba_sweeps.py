@@ -12,6 +12,7 @@ from diagkit.codegen.numba_frame import Frame
 from diagkit.codegen.numba_scalars import NUMBA, ROUNDING
 from diagkit.codegen.numbers import covered, folded
 from diagkit.codegen.passes import Sweep
+from diagkit.codegen.reach import far_inputs
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.source import Line
 from diagkit.term import Box, Cast, FormatError, Index, Map, Reduce, arg
@@ -124,9 +125,10 @@ def _powers_of_two(nest: _Nest, box: Any, expr: Any, values: dict[Any, Text]) ->
     """The formula with an exponential as a power of two where a number times a wire varies along more axes than the
     other terms, whose sum is made once for many."""
     axes = {arg(place): set(nest.frame.order(wire)) for place, wire in enumerate(box.inputs)}
+    far = far_inputs(nest.frame.kernel, box)
 
     def power(part: Any) -> Any:
-        inside = folded(part, axes).args[0]
+        inside = folded(part, axes, far).args[0]
         many = max(sympy.Add.make_args(inside), key=lambda term: len(covered(term, axes)))
         rest = inside - many
         if covered(rest, axes) >= covered(many, axes) or len(many.args) != 2 or many.args[1] not in axes:

@@ -9,7 +9,7 @@ exponential becomes a term of its argument.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sympy
@@ -94,10 +94,11 @@ def without(expr: Any, number: Any) -> Any:
     return expr / number
 
 
-def folded(expr: Any, axes: Axes) -> Any:
+def folded(expr: Any, axes: Axes, far: Collection[Any] = ()) -> Any:
     """The formula with each product's numbers as one, and exponentials ready for powers of two: their argument times
     log2(e). Where its terms are along different `axes` (of each symbol), log2(e) joins the numbers that they have,
-    and a term is added as it is multiplied. A difference along the same axes stays one: of equals it must be 0.
+    and a term is added as it is multiplied. A difference along the same axes stays one: of equals it must be 0. So does
+    one of a symbol that reaches `far` (see `reach`).
 
     >>> from sympy import exp, sqrt, symbols
     >>> s, m = symbols("s m")
@@ -105,12 +106,15 @@ def folded(expr: Any, axes: Axes) -> Any:
     exp(-1.4426950408889634*m + 1.4426950408889634*s)
     >>> folded(exp(s - m), {s: {"q"}, m: {"q"}})
     exp(1.4426950408889634*(-m + s))
+    >>> folded(exp(s - m), {s: {"q", "x"}, m: {"q"}}, far={s})
+    exp(1.4426950408889634*(-m + s))
     >>> folded(symbols("s") / sqrt(128), {})
     0.088388347648318441*s
     """
 
     def power(inside: Any) -> Any:
-        spread = len({frozenset(covered(term, axes)) for term in sympy.Add.make_args(inside)}) > 1
+        several = len({frozenset(covered(term, axes)) for term in sympy.Add.make_args(inside)}) > 1
+        spread = several and inside.free_symbols.isdisjoint(far)
         product = sympy.expand_mul(LOG2_E * inside) if spread else sympy.Mul(LOG2_E, inside, evaluate=False)
         return sympy.exp(product, evaluate=False)
 

@@ -15,6 +15,7 @@ import sympy
 
 from diagkit.codegen.layout import Order, Product, sized
 from diagkit.codegen.numbers import Axes, covered, folded, nonnegative, with_numbers, without
+from diagkit.codegen.reach import far_inputs
 from diagkit.codegen.scalars import Text, scalar
 from diagkit.codegen.triton_frame import Frame
 from diagkit.codegen.triton_scalars import ELEMENT, EXACT, LARGEST, TRITON, WHOLE
@@ -72,12 +73,12 @@ def _map(frame: Frame, box: Any, sure: tuple[str, ...]) -> Made:
 
 def _without_number(frame: Frame, box: Any, expr: Any, values: dict[Any, Text], along: Axes) -> Any:
     """The formula, folded, without the number that waits; an exponential without it has one more term."""
-    number = frame.numbers.get(box.name, sympy.S.One)
+    number, far = frame.numbers.get(box.name, sympy.S.One), far_inputs(frame.kernel, box)
     if expr.func != sympy.exp or number == 1:
-        return folded(expr if number == 1 else without(expr, number), along)
+        return folded(expr if number == 1 else without(expr, number), along, far)
     more = arg(len(box.inputs) + len(values))
     values[more] = Text(repr(-log2(number)))
-    return sympy.exp(folded(expr, along).args[0] + more)
+    return sympy.exp(folded(expr, along, far).args[0] + more)
 
 
 def _few_first(expr: Any, axes: Axes, values: dict[Any, Text], spare: int) -> Any:
