@@ -209,3 +209,24 @@ def test_a_product_alone_has_no_schedule_of_turns():
     found = tiled.configuration("H100-SXM", opaque=False, w_a=64, w_c=128, s_b=64, g_a=128, g_c=128)
     with pytest.raises(DiagkitError, match="a step has 1 products"):
         found.pipeline()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"w_q": "128"}, "'w_q' cannot have size '128'"),
+        ({"w_q": 0}, "'w_q' cannot have size 0"),
+        ({"d": True}, "'d' cannot have size True"),
+        ({"s_x": 1.5}, "'s_x' cannot have size 1.5"),
+        ({"zz": 1}, "no open size or tile 'zz'; there are: "),
+    ],
+)
+def test_what_is_no_size_is_refused(changes, said) -> None:
+    with pytest.raises(DiagkitError, match=said):
+        DEEP.configuration("H100-SXM", **{**TOY, **changes})
+
+
+def test_a_machine_may_be_given_as_it_is() -> None:
+    more = load("H100-SXM").what_if("level.register.capacity_bytes", 2)
+    limits = [DEEP.formats("fp16").configuration(one, **TOY).limits["register"] for one in (more, "H100-SXM")]
+    assert limits[0] == 2 * limits[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diagkit.machine import Energy, energy, load
+from diagkit.machine import Energy, energy, load, names
 
 
 def test_each_resource_is_charged_what_the_file_states():
@@ -38,3 +38,27 @@ def test_a_byte_of_device_memory_costs_as_much_as_87_flop():
     """31.2 pJ a byte over 0.36 pJ a FLOP in fp16, as chapter 11 says in words."""
     h100 = load("H100-SXM")
     assert round(h100.energy("global") / h100.work_energy("fp16")) == 87
+
+
+PER_BYTE = {"HBM2e": 3.9 * 8, "HBM3": 3.9 * 8, "HBM3e": 3.9 * 8, "GDDR6": 415 / 8}
+"""What the sources say of a memory, in pJ: 3.9 for a bit of HBM2, 350 to 480 for 64 bits of GDDR6."""
+ON_CHIP = {"L2": 14 / 8, "shared": 8.5 / 8}
+"""64 bits of an SRAM of 1 MB and of 32 KB, in pJ."""
+PER_OPERATION = {"fp16": (0.34 + 0.38) / 2, "int8": (0.07 + 0.03) / 2, "fp32": (1.31 + 0.38) / 2}
+"""Half a multiplication and an addition, in pJ."""
+
+
+@pytest.mark.parametrize("name", names())
+def test_energies_are_the_figures_of_their_sources_in_joules_for_a_byte_and_an_operation(name):
+    machine, level = load(name), "level.{}.energy_j_per_byte"
+    if level.format("global") in machine:
+        assert machine.energy("global") == pytest.approx(PER_BYTE[machine.text("memory")] * 1e-12, rel=2e-3)
+        assert "J/B" in str(machine.number(level.format("global")).row())
+    for cache, picojoules in ON_CHIP.items():
+        if level.format(cache) in machine:
+            assert machine.energy(cache) == pytest.approx(picojoules * 1e-12, rel=5e-3)
+    stated = [field for field in machine.fields() if field.startswith("energy.")]
+    for field in stated:
+        dtype = field.removeprefix("energy.").split("_")[0]
+        assert machine[field] == pytest.approx(PER_OPERATION[dtype] * 1e-12)
+        assert "pJ" in machine.source(field)

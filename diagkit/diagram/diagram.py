@@ -347,7 +347,7 @@ class Diagram(Term):
 
         return sweep(self, machines, dtype, sizes)
 
-    def configuration(self, machine: str, **options: Any) -> Configuration:
+    def configuration(self, machine: str | Machine, **options: Any) -> Configuration:
         """Laid out on one multiprocessor: variables, workers that fit, clocks by unit (see `layout.configure`)."""
         from diagkit.diagram.layout import configure
 

@@ -9,8 +9,9 @@ from typing import Any
 
 from sympy import Integer
 
-from diagkit import cost, machine
+from diagkit import cost
 from diagkit.diagram.configuration import Configuration, Operation, Variable
+from diagkit.diagram.prediction import need_whole, several
 from diagkit.machine import Machine, MachineError
 from diagkit.term import (
     FORMATS,
@@ -205,7 +206,7 @@ def _rate(found: Machine, unit: str, dtype: str) -> float | None:
 
 def configure(
     term: Term,
-    name: str,
+    name: str | Machine,
     *,
     threads: int = 128,
     on_chip: str = "fp16",
@@ -218,14 +219,15 @@ def configure(
 
     `threads` of a worker; `on_chip`: the format of all that is made; `pieces`: (d', d'') by axis; `opaque`: whether
     fragments of products are closed to threads; `sizes` in elements. Errors: DiagkitError where there is no single
-    stream, no worker's tile or no size; MachineError by field where the machine states no rate or capacity.
+    stream, no worker's tile, no size or a wrong one; MachineError by field where the machine lacks a rate or capacity.
     """
     if len(term.forms) != 1 or not any(label.level == 2 and label.kind == "group" for label in term.labels):
         raise DiagkitError(
             f"{term.name} has {len(term.forms)} streams and no tile of a worker to lay out",
             remedy='stream one axis and tile another twice: .group(q="g_q").stream(x="s_x").group(level=2, q="w_q")',
         )
-    found = machine.load(name)
+    need_whole(term, sizes)
+    (found,) = several([name])
     check_whole(threads, "threads", 1)
     check_whole(buffers, "buffers", 1)
     given = (threads, check_format(on_chip), buffers, opaque, _pieces(term, pieces or {}))
@@ -263,7 +265,8 @@ def _pieces(term: Term, pieces: Any) -> Mapping[str, tuple[int, int]]:
 def implied_clock(found: Machine, dtype: str) -> float:
     """The clock at which the matrix units reach their stated peak in a format, in hertz.
 
-    >>> round(implied_clock(machine.load("H100-SXM"), "fp16") / 1e9, 2)
+    >>> from diagkit.machine import load
+    >>> round(implied_clock(load("H100-SXM"), "fp16") / 1e9, 2)
     1.83
     """
     return found.peak(dtype) / (found.multiprocessors * found.tensor_rate(dtype))

@@ -177,7 +177,7 @@ def predict(
     kind = dtype or usual_format(term)
     need_sizes(term, given)
     sizes = term.numbers(given)
-    _need_whole(term, given)
+    need_whole(term, given)
     _need_inner(term, given)
     tiles, chosen = tiles_on(term, found, dtype, given, sizes, price)
     everything = {**{name: int(given[name]) for name in term.open_sizes}, **tiles}
@@ -194,8 +194,8 @@ def predict(
     return Prediction(found, kind, sizes, tiles, chosen, int(moved), int(held), measured, fetched, work)
 
 
-def _need_whole(term: Term, given: Mapping[str, Any]) -> None:
-    """Refuse what is no size."""
+def need_whole(term: Term, given: Mapping[str, Any]) -> None:
+    """Refuse what is no size, and a name that takes none, at any level."""
     known = accepted(term, depth(term))
     for name, number in given.items():
         if name not in known and name not in term.axes:
