@@ -116,7 +116,8 @@ sm_90 (H100-SXM), sm_100 (B200), or another machine's name
         predicted_bytes: float | None = None,
     ) -> Inspection:
         """Compile for a GPU without having one ("sm_75" to "sm_100", or "H100-SXM") and judge by ten checks (see
-        `bench.inspect`). What the diagram's `memory()` says (or `predicted_bytes`) is shown beside what was found."""
+        `bench.inspect`): the program in Triton, whatever the kernel's own target is. What the
+        diagram's `memory()` says (or `predicted_bytes`) is shown beside what was found."""
         return inspect(self.program, target, dtypes, predicted_bytes, self.predict)
 
     def _inputs(

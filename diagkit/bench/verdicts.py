@@ -97,7 +97,7 @@ def _wide(one: Compiled, row: Architecture) -> Found:
 
 def _threads(one: Compiled, row: Architecture) -> Found:
     blocks = min(_REGISTER_FILE // max(one.registers * 32 * one.warps, 1), row.shared_bytes // max(one.shared_bytes, 1))
-    return f"{blocks} blocks share a multiprocessor", blocks >= 1
+    return f"{blocks} at once on a multiprocessor", blocks >= 1
 
 
 CHECKS: dict[str, Callable[[Compiled, Architecture], Found]] = {

@@ -235,10 +235,8 @@ def configure(
     variables = (*layout.in_shared(), *layout.in_registers())
     operations = tuple(layout.operations(found))
     products = [each for each in operations if each.unit == "tensor"]
-    flop, clock = (
-        sum(each.amount for each in products),
-        implied_clock(found, max((each.dtype for each in products), key=FORMATS.__getitem__)),
-    )
+    flop = sum(each.amount for each in products)
+    clock = implied_clock(found, max((each.dtype for each in products), key=FORMATS.__getitem__))
     made = Configuration(found, variables, operations, threads, layout.rows, flop, clock, layout.asked)
     _need_room(made, layout)
     return made

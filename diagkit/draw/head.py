@@ -51,13 +51,7 @@ def draw_head(
         pen.say(roman("total"), at, base, 11, "head", family=SANS)
     if heads and ruled:
         _rule(pen, left, base + 7, right)
-    y = base + 7
-    for row, high in enumerate(heights):
-        if not high:
-            continue
-        pen.say(cells.names[row], left, y + LINE, 11, f"label-{cells.levels[row]}", "start", SANS)
-        _say_cells(pen, cells, row, drawn, y, at if total else None)
-        y += high
+    y = _say_rows(pen, cells, drawn, heights, (left, base + 7), at if total else None)
     if heights:
         y += 5
         _rule(pen, left, y, right)
@@ -65,6 +59,19 @@ def draw_head(
         x = drawn.heads[key]
         pen.draw("line", polyline([(x, y + 2), (x, y + 8)]), "rule", str(key))
     return right
+
+
+def _say_rows(
+    pen: Pen, cells: Cells, drawn: Drawn, heights: list[float], corner: tuple[float, float], total: float | None
+) -> float:
+    """The rows of the table from `corner` down, those that say something; returns where they end."""
+    left, y = corner
+    for row, high in enumerate(heights):
+        if high:
+            pen.say(cells.names[row], left, y + LINE, 11, f"label-{cells.levels[row]}", "start", SANS)
+            _say_cells(pen, cells, row, drawn, y, total)
+        y += high
+    return y
 
 
 def _beside_cells(left: float, cells: Cells, drawn: Drawn) -> float:
