@@ -113,3 +113,17 @@ def test_what_is_read_row_by_row_alone_is_not_copied_first():
 
 def test_attention_over_many_queries_is_left_to_the_blas():
     assert kernel("attention").source.text.count("np.dot") == 2
+
+
+def test_matrices_are_read_where_they_lie_in_dense_arrays_alone():
+    """Those of strided arrays, of other numbers or for a kernel that counts are copied first."""
+    program = kernel("attention").program
+    assert "load_K" not in write(program).text and "K_tile = K[x_first : x_first + x_count]" in write(program).text
+    assert "load_K" in write(program, dense=False).text and "load_K" in write(program, counted=True).text
+    arrays = normal(Q=(50, 8), K=(45, 8), V=(45, 8))
+    wanted = kernel("attention")(**arrays)
+    for name in arrays:
+        strided = {**arrays, name: np.asfortranarray(arrays[name])}
+        np.testing.assert_allclose(kernel("attention")(**strided), wanted, rtol=1e-5, atol=1e-6)
+        mixed = {**arrays, name: arrays[name].astype(np.float64)}
+        np.testing.assert_allclose(kernel("attention")(**mixed), wanted, rtol=1e-4, atol=1e-5)

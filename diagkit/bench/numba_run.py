@@ -44,7 +44,8 @@ def launch(
     what was compiled for other tiles serves again."""
     memory = {name: _plain(value) for name, value in start.items()}
     number = "float64" if any(value.dtype == np.float64 for value in memory.values()) else "float32"
-    code = load(program, number, counted, open_tiles)
+    dense = all(_is_dense(value, number) for value in memory.values())
+    code = load(program, number, counted, open_tiles, dense)
     slow = Slow(program, sizes, number, memory)
     bound = [_bind(code, kernel, sizes, slow) for kernel in program.kernels]
     moved: dict[Key, int] = {}
@@ -69,6 +70,11 @@ def counting(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any
 def any_tile(program: Program, sizes: Mapping[str, int], start: Mapping[str, Any]) -> Launch:
     """As `launch`, with tiles as parameters: many tiles, one compilation."""
     return launch(program, sizes, start, open_tiles=True)
+
+
+def _is_dense(value: Any, number: str) -> bool:
+    """Whether an array lies in one piece, in order, and holds whole numbers, truth values or the kernel's numbers."""
+    return bool(value.flags.c_contiguous and (value.dtype.kind != "f" or value.dtype.name == number))
 
 
 @dataclass
@@ -154,16 +160,16 @@ class Code:
 
 
 @lru_cache(maxsize=256)
-def _written(program: Program, number: str, counted: bool, open_tiles: bool) -> Source:
-    return write(program, number, counted, open_tiles)
+def _written(program: Program, number: str, counted: bool, open_tiles: bool, dense: bool) -> Source:
+    return write(program, number, counted, open_tiles, dense)
 
 
-def load(program: Program, number: str, counted: bool, open_tiles: bool = False) -> Code:
+def load(program: Program, number: str, counted: bool, open_tiles: bool = False, dense: bool = True) -> Code:
     """The source of `program` and its module; an error that says so where numba or scipy is missing."""
     for package in ("numba", "scipy"):
         if importlib.util.find_spec(package) is None:
             raise FormatError(f"numba kernels need {package}", remedy=f"pip install {package}")
-    source = _written(program, number, counted, open_tiles)
+    source = _written(program, number, counted, open_tiles, dense)
     return Code(source, _module(source), counted)
 
 

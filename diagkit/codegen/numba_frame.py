@@ -27,7 +27,8 @@ KINDS = {"bool": "bool", "number": "float"}
 @dataclass
 class Frame:
     """One kernel on its way to text. `number` is the float type, `counted` asks for counting code, `open_tiles`
-    makes tiles parameters instead of numbers; `sizes` are those that are known."""
+    makes tiles parameters instead of numbers; `sizes` are those that are known; arrays are `dense` where each lies in
+    one piece, in order, and its numbers are of the float type."""
 
     kernel: Kernel
     title: str
@@ -36,6 +37,7 @@ class Frame:
     counted: bool
     open_tiles: bool = False
     sizes: Mapping[Any, int] = field(default_factory=dict)
+    dense: bool = True
     functions: Writer = field(default_factory=Writer)
 
     @cached_property

@@ -28,7 +28,7 @@ def write_contract(frame: Frame, compute: Compute) -> str:
     writer = Writer()
     if many:
         _row_by_row(frame, writer, box, many, compute.column)
-    elif product and frame.order(box.name) in product.made and frame.element(box.name) == "number":
+    elif product and _is_product(frame, box):
         _product(frame, writer, box, product, compute.column)
     else:
         _sum_of_products(frame, writer, box, compute.column)
@@ -36,18 +36,42 @@ def write_contract(frame: Frame, compute: Compute) -> str:
 
 
 def read_in_place(frame: Frame) -> set[str]:
-    """Loaded tiles that need no copy: those that products read row by row and nothing else touches. Their rows come
-    straight from the array, through the cache; a kernel that counts copies them, to count what it copies."""
+    """Loaded tiles that need no copy, since nothing but products touches them: those read row by row, through the
+    cache, and those that are matrices as they lie in the array. A kernel that counts copies them, to count what it
+    copies."""
     if frame.counted:
         return set()
     plain = {move.wire for move in frame.moves if isinstance(move, Load) and _as_it_lies(frame, move)}
     for statement in frame.kernel.statements:
         if isinstance(statement, Compute):
-            plain -= set(statement.box.inputs) - {_read_by_rows(frame, statement.box)}
+            plain -= set(statement.box.inputs) - _read_as_they_lie(frame, statement.box)
         elif isinstance(statement, Store):
             plain.discard(statement.wire)
     shared = Counter(frame.layout.buffer.values())
     return {wire for wire in plain if frame.layout.buffer[wire] == wire and shared[wire] == 1}
+
+
+def _read_as_they_lie(frame: Frame, box: Box) -> set[str | None]:
+    """The inputs of a product that it can read in the array: the side of many rows beside few, and what lies there
+    in one piece."""
+    many = _read_by_rows(frame, box)
+    if many or not _is_product(frame, box):
+        return {many}
+    return {
+        wire for wire in box.inputs if frame.dense and frame.element(wire) == "number" and _in_one_piece(frame, wire)
+    }
+
+
+def _is_product(frame: Frame, box: Box) -> bool:
+    """Whether a box is written as a product of matrices."""
+    product = frame.layout.products.get(box.name)
+    return bool(product and frame.order(box.name) in product.made and frame.element(box.name) == "number")
+
+
+def _in_one_piece(frame: Frame, wire: str) -> bool:
+    """Whether a tile is one stretch of a dense array: all of each axis behind the first that it has."""
+    held = frame.order(wire)
+    return bool(held) and all(frame.kernel.span[axis].role == "whole" for axis in held[1:])
 
 
 def _as_it_lies(frame: Frame, move: Load) -> bool:

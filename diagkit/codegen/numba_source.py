@@ -28,17 +28,19 @@ from diagkit.program import Compute, For, Init, Kernel, Load, Program, Store, Up
 from diagkit.term import Contract, View, names, size
 
 
-def write(program: Program, number: str = "float32", counted: bool = False, open_tiles: bool = False) -> Source:
+def write(
+    program: Program, number: str = "float32", counted: bool = False, open_tiles: bool = False, dense: bool = True
+) -> Source:
     """The source of `program` for numba, in the float type `number`; `counted` makes the kernels add up
     the elements that they load and store; with `open_tiles` one text serves all tiles, as parameters
-    ("tile:q" for the axis q)."""
+    ("tile:q" for the axis q). `dense` arrays of numbers lie in one piece, and are of that type."""
     for kernel in program.kernels:
         check_sums(kernel, "numba")
     taken = Names(RESERVED)
     sizes = {size(axis): whole for axis, whole in program.sizes}
     title = identifier(program.term.name)
     frames = [
-        Frame(k, taken.of(("kernel", k.name), f"{title}_{k.name}"), taken, number, counted, open_tiles, sizes)
+        Frame(k, taken.of(("kernel", k.name), f"{title}_{k.name}"), taken, number, counted, open_tiles, sizes, dense)
         for k in program.kernels
     ]
     body = Writer()
