@@ -41,6 +41,9 @@ class Numpy:
     @staticmethod
     def array(value: Any) -> Any:
         """The value as an array of this library; short whole numbers become int32, in which products fit."""
+        if np.ma.is_masked(value):
+            filled = "hand in value.filled(0), and what it hides as a boolean input for dk.masked"
+            raise InputError("a masked array, whose hidden elements would count", remedy=filled)
         value = np.asarray(value)
         return value.astype(np.int32) if str(value.dtype) in _SHORT else value
 
@@ -200,6 +203,11 @@ class Torch:
         """The value as an array of this library; short whole numbers become int32, in which products fit."""
         if str(value.layout) != "torch.strided":
             raise InputError(f"a tensor laid out as {value.layout}", remedy="hand in value.to_dense()")
+        if value.is_meta:
+            raise InputError("a tensor of the device 'meta' has no numbers", remedy="hand in one that is filled")
+        if value.is_quantized:
+            raise InputError(f"a tensor of {value.dtype}", remedy="hand in value.dequantize()")
+        value = value.resolve_neg()
         return value.int() if str(value.dtype).removeprefix("torch.") in _SHORT else value
 
     @staticmethod
