@@ -91,6 +91,7 @@ def test_a_tile_that_nobody_writes_shows():
 
 def test_an_empty_axis_moves_nothing():
     count = flash(q=0, x=4, d=2, g_q=3, s_x=2, w_q=2, u_x=1).count()
+    assert count.peaks == {1: 0, 2: 0}
     assert set(count.transfers.values()) == {0} and len(count.transfers) == 8
 
 

@@ -326,7 +326,8 @@ def run_nests(nests: Iterable[Nest], engine: Engine, arrays: Mapping[str, Any]) 
 
 def _run(nest: Nest, root: Tile) -> None:
     """One kernel on all tiles of slow memory, one after another."""
-    for deeper in nest:
+    for level, deeper in enumerate(nest, 1):
+        root.tally.peaks.setdefault(level, 0)  # what no tile comes to holds nothing
         for statement in deeper.statements:
             _none_yet(root.tally, nest, statement)
     for tile in root.inside(nest):
