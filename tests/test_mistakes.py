@@ -204,6 +204,7 @@ COSTS = {
     "a size of text": (lambda: A.naive.transfers().total(q="1", x=1, d=1), "q cannot be '1'"),
     "a size misspelt": (lambda: A.naive.transfers().total(q=1, x=1, dd=1), "give also: d; it has no 'dd'"),
     "a tile of 0": (lambda: A.flash.transfers().total(q=1, x=1, d=1, g_q=0, s_x=1), "g_q cannot be 0"),
+    "bits of a format": (lambda: A.flash.bits("fp8"), "'fp8' is no amount of memory"),
     "no such sum": (lambda: A.naive.hoist("Z"), "P.max, P.sum, O"),
     "work: half a key": (lambda: A.flash.work()["S"], "no amount 'S'; a key is, for example"),
     "memory: no buffers": (lambda: A.flash.memory().buffered(0), "cannot have 0 buffers"),

@@ -6,6 +6,7 @@ It is solved in closed form where its shape allows (see `closed`), else numerica
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -188,13 +189,16 @@ def _size(name: str, value: Any) -> Any:
     return number
 
 
+_LIKE_A_FORMAT = re.compile(r"(fp|bf|tf|u?int|float)\d+\w*")  # bits("fp8") asks for gain("fp8e4m3")
+
+
 def _limit(memory: Any) -> Any:
     """The memory limit as a formula; refused where it is no amount of memory."""
     if memory is None:
         raise InputError(
             "no memory is given", remedy='say how much: memory=65536, or memory="M"; sizes go by name, q=4096'
         )
-    if isinstance(memory, str) and memory.isidentifier():
+    if isinstance(memory, str) and memory.isidentifier() and not _LIKE_A_FORMAT.fullmatch(memory):
         return size(memory)
     limit = exact(memory) if isinstance(memory, (int, float, sympy.Expr)) else None
     if limit is None or (limit.is_number and not (limit.is_finite and limit > 0)):
