@@ -219,6 +219,24 @@ def test_codes_times_scales_stay_in_single_precision(make: Any) -> None:
 
 
 @ENGINES
+@EIGHT
+def test_bytes_are_no_numbers_of_eight_bits_and_taken_as_what_they_are_said_to_be(dtype: str, make: Any) -> None:
+    """A byte 127 may be the number 127, or the code of another; as a view of the format it is the code."""
+    read = dk.Diagram(dk.cast(dk.array("X", x, dtype=dtype), "fp32"))
+    codes = np.arange(1, 120, dtype=np.uint8)
+    name = ML[dtype].__name__
+    with pytest.raises(
+        InputError, match=rf"'X' is {dtype} and cannot be uint8: bytes .*\.view\(\w+\.{name}\), .*float"
+    ):
+        read(X=make(codes))
+    import torch
+
+    as_codes = codes.view(ML[dtype]) if make is np.asarray else make(codes).view(getattr(torch, name))
+    np.testing.assert_array_equal(np.asarray(read(X=as_codes)), codes.view(ML[dtype]).astype(np.float32))
+    np.testing.assert_array_equal(np.asarray(read(X=make(np.float32([2, 4])))), [2, 4])
+
+
+@ENGINES
 def test_codes_may_come_as_whole_numbers_in_a_float_array(make: Any) -> None:
     codes = dk.Diagram(dk.array("X", x, dtype="int8") * 2)
     np.testing.assert_array_equal(codes(X=make(np.float32([3, -4]))), [6, -8])

@@ -22,7 +22,18 @@ def check_inputs(term: Term, arrays: Mapping[str, Any], xp: Any) -> dict[str, An
     return {name: _check_kind(array, _as_array(array, arrays[name], xp), xp) for name, array in wanted.items()}
 
 
+_TYPES = {"fp8e4m3": "float8_e4m3fn", "fp8e5m2": "float8_e5m2", "fp8e8m0": "float8_e8m0fnu"}
+"""What ml_dtypes and torch call the formats that others hand in as bytes."""
+
+
 def _as_array(array: Array, value: Any, xp: Any) -> Any:
+    if array.dtype in _TYPES and str(getattr(value, "dtype", "")).removeprefix("torch.") == "uint8":
+        room = "torch" if xp.name == "torch" else "ml_dtypes"
+        raise InputError(
+            f"input {array.name!r} is {array.dtype} and cannot be uint8: bytes of codes, or numbers?",
+            box=array.name,
+            remedy=f"of codes hand in .view({room}.{_TYPES[array.dtype]}), of numbers a float array",
+        )
     try:
         return xp.array(value)
     except (TypeError, ValueError, DiagkitError) as error:
