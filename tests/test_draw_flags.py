@@ -84,3 +84,17 @@ def test_sizes_without_ranges_and_ranges_without_sizes_are_refused() -> None:
         bare().draw(x=4096)
     with pytest.raises(InputError, match="size of"):
         bare().draw(ranges=True)
+
+
+def test_a_loop_that_is_written_as_equations_marks_them() -> None:
+    """In each chunk, and behind it; a state where it is renewed."""
+    made = examples.attention().recipe("int8 scores, fp8 values").part("O").fuse().group(q="g_q").stream(x="s_x")
+    warned = dict.fromkeys(("P.fp8e4m3", "O.acc", "O"), "saturates")
+    plain, scene = draw.scene(made), draw.scene(made, warnings=warned)
+    written = [line for line in scene.words if " = " in "".join(run.text for run in line.runs)]
+    assert len(written) > 4, "the loop is written as equations"
+    first = min(line.y for line in written) - 20
+    marks = [mark for mark in scene.marks if mark.role == "alarm" and mark.box[0] > 40 and mark.box[1] > first]
+    assert [mark.about for mark in marks] == ["fp8e4m3 saturates", "acc saturates", "O saturates"]
+    assert all(any(mark.box[1] < line.y - 5 < mark.box[3] for line in written) for mark in marks)
+    assert draw.overlaps(scene) == [] and alarms(plain) == []

@@ -36,7 +36,7 @@ def test_positions_with_names_of_their_own_and_results_stay() -> None:
 def test_a_loop_writes_positions_out() -> None:
     loop = unfold(alibi().fuse().group(q="g_q").stream(x="s_x"), 0)
     assert loop is not None
-    lines = ["".join(run.text for run in runs) for runs in equations(loop.step, {})]
+    lines = ["".join(run.text for run in runs) for _, runs in equations(loop.step, {})]
     assert any(line.endswith("+ x/4 − q/4") for line in lines) and "M = S where x ≤ q" in lines
     assert not any("#" in line for line in lines)
 

@@ -14,10 +14,10 @@ from diagkit.draw.typeset import formula, joined, lowered, name_runs, roman
 from diagkit.term import Box, Cast, Contract, Map, Reduce, Term, View, coordinate, names
 
 
-def equations(term: Term, inside: Mapping[str, Reduce]) -> list[Runs]:
-    """One equation per box that is drawn; the reductions `inside` stand in the equation that reads them."""
+def equations(term: Term, inside: Mapping[str, Reduce]) -> list[tuple[str, Runs]]:
+    """One equation per box that is drawn, with its name; the reductions `inside` stand in the one that reads them."""
     shown = [box for box in term.boxes if not term.wires[box.name].virtual and box.name not in inside]
-    return [equation(term, box, inside) for box in shown]
+    return [(box.name, equation(term, box, inside)) for box in shown]
 
 
 def equation(term: Term, box: Box, inside: Mapping[str, Reduce]) -> Runs:

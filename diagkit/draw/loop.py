@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from diagkit.draw.equations import equation, equations
-from diagkit.draw.flags import flagged
+from diagkit.draw.flags import MARK, draw_flag, flagged
 from diagkit.draw.fonts import SANS
 from diagkit.draw.layout import LEFT, SMALL_NAME, draw_lines
 from diagkit.draw.loopplan import inside_maps, loop_plan, started
@@ -236,7 +236,7 @@ def _written(loop: Unfolded, room: float) -> tuple[Pen, float, float]:
         if piece is not None:
             inner.say(roman(head, bold=True), LEFT, y + 12, HEAD, "note", "start", SANS)
             top, lines = y + 16, equations(piece, inside_maps(piece))
-            wide, y = _columns(inner, lines, top, room)
+            wide, y = _columns(inner, [(line, _warned(loop, name)) for name, line in lines], top, room)
             right = max(right, wide)
         if piece is loop.step:
             inner.say(_renewal(loop), LEFT + 14, y + 16, EQUATION - 1, "note", "start")
@@ -246,13 +246,22 @@ def _written(loop: Unfolded, room: float) -> tuple[Pen, float, float]:
     return inner, right, y
 
 
-def _columns(pen: Pen, lines: Sequence[Runs], top: float, room: float) -> tuple[float, float]:
-    """Lines of equations, in two columns where there are many and they are short."""
-    widest = max(runs_width(line, EQUATION) for line in lines)
+def _warned(loop: Unfolded, name: str) -> str:
+    """What a wire is warned of, a state by its own name, in words; nothing where it is not."""
+    known = name if name in loop.warnings else name.removesuffix(".new")
+    return f"{known} {loop.warnings[known]}" if known in loop.warnings else ""
+
+
+def _columns(pen: Pen, lines: Sequence[tuple[Runs, str]], top: float, room: float) -> tuple[float, float]:
+    """Lines of equations with their warnings, in two columns where there are many and they are short."""
+    widest = max(runs_width(line, EQUATION) + (MARK if warning else 0) for line, warning in lines)
     high = len(lines) if len(lines) < 5 or 2 * widest + 60 > room else -(-len(lines) // 2)
-    for place, line in enumerate(lines):
-        x = LEFT + 14 + (widest + 40 if place >= high else 0)
-        pen.say(cut(line, room, EQUATION), x, top + 18 + 22 * (place % high), EQUATION, "caption", "start")
+    for place, (line, warning) in enumerate(lines):
+        x, y = LEFT + 14 + (widest + 40 if place >= high else 0), top + 18 + 22 * (place % high)
+        said = cut(line, room - (MARK if warning else 0), EQUATION)
+        pen.say(said, x, y, EQUATION, "caption", "start")
+        if warning:
+            draw_flag(pen, (x + runs_width(said, EQUATION) + MARK, y - 5), "", warning)
     return LEFT + 14 + min(widest, room) + (widest + 40 if high < len(lines) else 0), top + 22 * high + 4
 
 
@@ -313,7 +322,11 @@ def _ending(pen: Pen, loop: Unfolded, last: Term, sheet: Sheet, at: tuple[float,
         said += (roman(",  ") if said else ()) + equation(last, box, {})
     x = LEFT + runs_width(head, HEAD, SANS) + 12
     pen.say(joined(said), x, at[1] + 18, 14, "caption", "start")
-    return max(at[0], x + runs_width(said, 14)), at[1] + 30
+    right = x + runs_width(said, 14)
+    for warning in filter(None, (_warned(loop, box.name) for box in maps)):
+        right += MARK
+        draw_flag(pen, (right, at[1] + 13), "", warning)
+    return max(at[0], right), at[1] + 30
 
 
 def _back(pen: Pen, loop: Unfolded, right: float, low: float) -> tuple[float, float]:
