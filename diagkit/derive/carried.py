@@ -124,3 +124,19 @@ class Carried:
         known = self.found.setdefault(self._key(op_of(box), cores), made)
         self.worth(name, value(known.name))
         return value(known.name)
+
+    def extreme(self, box: Any, of: Any) -> Any:
+        """The value that carries the maximum or minimum of `of`, which the diagram does not ask for; `box` says how
+        it is reduced, from a wire that it is made of."""
+        known = self.found.get(self._key(box.op, (of,)))
+        if known is None:
+            name = self.chain.fresh(box.name, box.axes)
+            self.add(name, box, (of,), box.inputs, value(name))
+            self.follow({value(name)})
+        return value(known.name if known else name)
+
+    def follow(self, symbols: set[Any]) -> None:
+        """Take those of the symbols that are carried for what changes from chunk to chunk."""
+        for name in (one for one in self.by_name() if value(one) in symbols):
+            self.chain.waits.setdefault(name, (name,))
+            self.chain.formula.setdefault(name, value(name))

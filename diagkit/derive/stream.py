@@ -40,8 +40,10 @@ def stream(
     With ``hoist=False`` divisions stay inside the sums: the always-normalised form. What is rounded is then divided by
     what is known at its chunk, and is larger than in the end. With ``lemma=False`` variances
     are streamed by power sums, which cancel for data with a large mean.
-    Partial results are those of the chunks seen so far, and may overflow where the whole does not: exp(s - r)
-    stays in range where r is the maximum of s, and not where r is a sum or mean that later chunks raise.
+    Partial results are those of the chunks seen so far, and exp(s - r) may overflow in one of them where r is no
+    maximum of s: then exp(s - m) is summed, m being the maximum of s, which is carried too, and exp(m - r) is
+    multiplied on at the end. Logs of what waits are opened, so that p log p is summed as exp(s - m) (s - m): with
+    scores of 1e4 a stream is right where the log of a probability that was rounded to 0 is not.
     The result carries a `StreamForm`: state, step, tail, merge, and the equations used. With `level` 2 and
     up a chunk is run in chunks itself, ``stream(level=2, x="u_x")``: the same step, on less at a time.
 

@@ -19,9 +19,10 @@ from typing import Any
 
 import sympy
 
-from diagkit.derive.algebra import ONE, Symbols, is_positive, product, shift, split_factors, split_terms
+from diagkit.derive.algebra import Symbols, is_positive, product, shift, split_factors, split_terms
 from diagkit.derive.attained import ATTAINED, attained
 from diagkit.derive.carried import Carried
+from diagkit.derive.exponents import Exponents, split_exponentials
 from diagkit.derive.moments import Moments
 from diagkit.derive.partial import STARTS, op_of
 from diagkit.derive.ranked import RANKED, ranked
@@ -35,7 +36,7 @@ class Sums(Carried):
 
     def __init__(self, chain: Sorted, hoist: bool, lemma: bool) -> None:
         super().__init__(chain)
-        self.hoist, self.moments = hoist, Moments(self, lemma)
+        self.hoist, self.moments, self.exponents = hoist, Moments(self, lemma), Exponents(self)
         for name in list(chain.reductions):
             self._reduction(name)
 
@@ -100,12 +101,13 @@ class Sums(Carried):
         return True
 
     def _sum(self, name: str, box: Any, formulas: list[Any]) -> bool:
+        formulas = self.exponents.over_extremes(formulas, box)
         return self._corrected(name, box, formulas) or self.moments.expanded(name, box, formulas)
 
     def _corrected(self, name: str, box: Any, formulas: list[Any]) -> bool:
         """One partial sum, rescaled by a factor; what need not be summed is multiplied on at the end."""
         inside, waiting = self.chain.inside(formulas, self.over), self.chain.waiting
-        split = [split_factors(f, inside, waiting) if self.hoist else (ONE, f) for f in formulas]
+        split = [(split_factors if self.hoist else split_exponentials)(f, inside, waiting) for f in formulas]
         ratio = self.correction([core for _, core in split])
         if ratio is None:
             return False
