@@ -161,3 +161,10 @@ def test_codes_and_scales_are_divided_exactly_and_what_is_no_code_fast():
     assert "return tl.div_rn(" in text and scales.axes[1].name == "d_block"
     attention = whole(eight_bits(), arrays_of(eight_bits(), q=16, x=32, d=32)).source.text
     assert "quotient(" in attention and "ratio(" not in attention and "share(" not in attention
+
+
+@pytest.mark.parametrize(("target", "tile"), [("sm_89", 64), ("sm_90", 128), ("sm_100", 64)])
+def test_codes_that_become_numbers_on_the_way_compile_at_large_tiles(target, tile):
+    found = inspect(lower(packed_keys(), q=4096, x=4096, d=128, g_q=tile, s_x=tile), target)
+    for name in ("shared memory fits", "no spills", "right matrix instructions", "nothing serialised"):
+        assert found.verdict(name).passed, str(found)
