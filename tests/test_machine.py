@@ -337,6 +337,9 @@ def test_a_measurement_is_kept_until_refreshed(this_machine, cache, monkeypatch)
     here()
     assert len(asked) == 3
     assert len(json.loads(cache.read_text(encoding="utf-8"))) == 2
+    monkeypatch.setattr(measured, "day", lambda: "2099-01-01")
+    here()
+    assert len(asked) == 4
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{]", '{"KEY": 3}', '{"KEY": {"about": [], "numbers": [[1]]}}'])

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +25,10 @@ SYSFS = Path("/sys/devices/system/cpu")
 def here(refresh: bool = False) -> Machine:
     """The machine at hand: memory bandwidth, float32 matrix rate, cores, caches where the system tells.
 
-    Measured at the first call (about a second) and kept in the user's cache directory under processor,
-    core count and versions; `refresh` measures anew. Bandwidth counts bytes read and bytes written.
-    What the system does not tell is absent: asking for it raises `MachineError` with the field.
+    Measured at the first call of a day (about a second) and kept in the user's cache directory under processor,
+    core count and versions, for what was measured beside other work must not stay; `refresh` measures anew.
+    Bandwidth counts bytes read and bytes written. What the system does not tell is absent: asking for it raises
+    `MachineError` with the field.
 
     >>> 1e9 < here().bandwidth("global") < 1e13, here().multiprocessors == cores()
     (True, True)
@@ -43,7 +45,7 @@ def measure_here() -> Machine:
     >>> measured.name, measured.number("peak.fp32_flop_per_s").grade
     ('here', 'measured')
     """
-    today = dt.datetime.now(tz=dt.UTC).date().isoformat()
+    today = day()
     numbers = (*system_facts(), *timed_facts(today))
     threads = f"{cores()} core{'s' if cores() > 1 else ''}"
     about = (("architecture", f"{processor()}, {threads}"), ("note", f"Measured {today} with numpy {np.__version__}."))
@@ -176,7 +178,7 @@ def cache_file() -> Path:
     return Path(base).expanduser() / "diagkit" / "here.json"
 
 
-def kept(path: Path) -> dict[str, dict[str, list[list[object]]]]:
+def kept(path: Path) -> dict[str, dict[str, Any]]:
     """Every kept measurement; a file that is absent or damaged counts as empty, for it can be measured anew."""
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
@@ -185,12 +187,19 @@ def kept(path: Path) -> dict[str, dict[str, list[list[object]]]]:
     return entries if isinstance(entries, dict) else {}
 
 
+def day() -> str:
+    """Today, in UTC."""
+    return dt.datetime.now(tz=dt.UTC).date().isoformat()
+
+
 def recall(path: Path, key: str) -> Machine | None:
-    """The kept machine, or None."""
+    """The machine that was kept today, or None."""
     try:
         entry = kept(path)[key]
+        if entry["day"] != day():
+            return None
         about = tuple((str(name), str(text)) for name, text in entry["about"])
-        numbers = tuple(Number(*fields) for fields in entry["numbers"])  # type: ignore[arg-type]  # from JSON
+        numbers = tuple(Number(*fields) for fields in entry["numbers"])
     except (KeyError, TypeError, ValueError):
         return None
     return Machine("here", about, numbers, ORIGIN)
@@ -199,7 +208,8 @@ def recall(path: Path, key: str) -> Machine | None:
 def remember(path: Path, key: str, machine: Machine) -> Machine:
     """Keep the machine where that is possible; a read-only home only means measuring again next time."""
     numbers = [[number.field, number.value, number.source, number.grade] for number in machine.numbers]
-    entries = {**kept(path), key: {"about": [list(pair) for pair in machine.about], "numbers": numbers}}
+    entry = {"day": day(), "about": [list(pair) for pair in machine.about], "numbers": numbers}
+    entries = {**kept(path), key: entry}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(entries, indent=1, sort_keys=True, ensure_ascii=False), encoding="utf-8")
