@@ -29,13 +29,14 @@ def overlaps(scene: Scene) -> list[Clash]:
     []
     """
     found = _words_on_words(scene.words)
-    lines = [mark for mark in scene.marks if mark.role.startswith(LINES)]
-    shapes = [mark for mark in scene.marks if mark.role.startswith(GLYPHS)]
+    lines = [(mark, _flat(mark.box)) for mark in scene.marks if mark.role.startswith(LINES)]
+    shapes = [(mark, mark.box) for mark in scene.marks if mark.role.startswith(GLYPHS)]
     for line in scene.words:
         box = shrunk(line.box)
-        covered = any(_inside(box, mark.box) for mark in shapes)
-        touched = [mark for mark in shapes if _cuts(box, mark)]
-        touched += [] if covered else [mark for mark in lines if _struck(box, mark)]
+        near = [(mark, around) for mark, around in shapes if meets(box, around)]
+        touched = [mark for mark, around in near if not _inside(box, around)]
+        if len(touched) == len(near):
+            touched += [mark for mark, around in lines if meets(box, around) and _struck(box, mark)]
         found += [Clash(line.text, f"{mark.role} {mark.owner}", (line.x, line.y)) for mark in touched]
         found += _off_sheet(scene, line)
     return found
@@ -70,17 +71,13 @@ def _inside(box: BoxOf, other: BoxOf) -> bool:
     return other[0] <= box[0] and other[1] <= box[1] and box[2] <= other[2] and box[3] <= other[3]
 
 
-def _cuts(box: BoxOf, mark: Mark) -> bool:
-    return meets(box, mark.box) and not _inside(box, mark.box)
+def _flat(box: BoxOf) -> BoxOf:
+    """The box of a line, which may have no height, as one that has."""
+    return box[0], box[1] - 0.01, box[2], box[3] + 0.01
 
 
 def _struck(box: BoxOf, mark: Mark) -> bool:
-    around = mark.box
-    flat = (around[0], around[1] - 0.01, around[2], around[3] + 0.01)
-    if not meets(box, flat):
-        return False
-    points = mark.outline()
-    return any(_crosses(box, a, b) for a, b in pairwise(points))
+    return any(_crosses(box, a, b) for a, b in pairwise(mark.outline()))
 
 
 def _crosses(box: BoxOf, a: Point, b: Point) -> bool:
