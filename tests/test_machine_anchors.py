@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import math
+import tomllib
 from dataclasses import replace
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from diagkit.machine import ASSUMPTIONS, MachineError, additive_rate, anchors, balanced_d, compare, data_path, load
 from diagkit.machine.additive import BARE, score_clocks
 from diagkit.machine.anchors import sheet
+from diagkit.machine.implementations import implementation
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +125,36 @@ def test_the_table_says_its_assumptions_as_text_and_as_html(found):
     assert found._repr_html_().count("<tr>") == len(found.rows()) + len(found.summary()) + 2
     with pytest.raises(MachineError, match="no published speed"):
         found.only(impl="FA9")
+
+
+def read_again(name):
+    """The numbers of a machine's file, by section and field, without the library's reader."""
+    table = tomllib.loads(data_path("machines", f"{name}.toml").read_text(encoding="utf-8"))
+    sections = ("device", "tensor", "fma", "special")
+    return {f"{part}.{key}": entry["value"] for part in sections for key, entry in table[part].items()}
+
+
+def on_paper(each):
+    """TFLOP/s of one published row, each assumption written out again in clocks of a score."""
+    at, made, fma = read_again(each.machine.name), implementation(each.impl), "fma.fp32_flop_per_clk_per_sm"
+    first, _, second = each.dtype.partition("+")
+    kinds = [f"tensor.{kind}_{'op' if kind == 'int8' else 'flop'}_per_clk_per_sm" for kind in (first, second or first)]
+    clocks = sum(2 * each.d / at[kind] for kind in kinds)
+    clocks /= at["tensor.mma_sync_part"] if made.mma_sync and each.gpu.startswith("H") else 1
+    clocks += 1 / at["special.exp_op_per_clk_per_sm"]
+    clocks += 0 if made.pipelined else (3 + each.d / 64) / (at[fma] / 2)
+    clocks += 2 / (at[fma] / 2) if "8" in (second or first) else 0
+    steps, units = each.length / 128, at["device.multiprocessors"]
+    steps = (steps + 1) / 2 if each.causal else steps
+    clocks *= (steps + 1) / steps * ((each.length + 128) / (each.length + 1) if each.causal else 1)
+    rounds = (each.heads or 0) * math.ceil(each.length / 128) / units
+    clocks *= math.ceil(rounds) / rounds if rounds and not each.causal else 1
+    return 4 * each.d / clocks * units * at["device.clock_hz"] / 1e12
+
+
+def test_every_prediction_and_both_medians_are_what_paper_gives(found):
+    again = [on_paper(each) for each in found.anchors]
+    assert again == pytest.approx([each.predicted for each in found.anchors], rel=1e-12)
+    errors = sorted(abs(mine / each.tflops - 1) for mine, each in zip(again, found.anchors, strict=True))
+    assert found.median_error == pytest.approx((errors[67] + errors[68]) / 2)
+    assert len(errors) == 136
