@@ -129,7 +129,6 @@ def test_a_check_sees_a_wrong_scale():
     kernel = Kernel(lower(made, d=48, g_q=16, s_x=32))
     arrays = _inputs(made, q=5, x=40, d=48)
     assert kernel.check(arrays=arrays).passed
-    assert kernel.count(q=5, x=40).bytes()["sx", 0, 1, "input"] == 40 * 2
     wrong = {**arrays, "sv": (2 * arrays["sv"].astype(np.float32)).astype(ml_dtypes.float8_e8m0fnu)}
     error = np.abs(kernel(**wrong) - ops.reference(made, arrays)).max() / np.abs(ops.reference(made, arrays)).max()
     assert error > kernel.checks[-1].tolerance
