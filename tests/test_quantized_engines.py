@@ -265,6 +265,32 @@ def test_keys_with_a_scale_for_each_block_are_right_and_counted(
     assert moved["sk", 0, 1, "input"] == 2 * max(-(-200 // block), -(-200 // tile))
 
 
+# ---- windows ----
+
+
+def windows(of: Any, x_long: Any, p: Any, w: Any) -> Any:
+    read = {x_long.name: dk.coordinate("p") + dk.coordinate("w")}
+    return dk.einsum("p w, w -> p", dk.cast(dk.view(of, read, (p, w), name="W"), "fp32"), dk.array("k", w), name="Y")
+
+
+@pytest.mark.parametrize("engine", ["numba", "triton"])
+def test_windows_of_codes_in_pairs_run_or_are_refused_with_what_runs(engine: str) -> None:
+    """Triton reads no windows of pairs; of numbers that a kernel before made of them, as its remedy says, it does."""
+    p, w = dk.axes("p w")
+    x_long = dk.axis("x", p.size + w.size - 1)
+    X = dk.array("X", x_long, dtype="int4")
+    program = lower(dk.Diagram(windows(X, x_long, p, w), name="codes").fuse().group(p=8), p=16, w=5)
+    arrays = {"X": (np.arange(20) % 7 - 3).astype(np.int8), "k": np.float32([1, 2, 3, 4, 5])}
+    wanted = np.correlate(arrays["X"], [1, 2, 3, 4, 5], "valid")
+    if engine == "numba":
+        np.testing.assert_array_equal(plain_numba.run(program, arrays)[0], wanted)
+        return
+    with pytest.raises(FormatError, match=r"no windows of int4 codes, as 'W' .*; turn them into numbers .* before"):
+        Kernel(program, engine)(**arrays)
+    numbers = dk.Diagram(windows(dk.cast(X, "fp32", name="N"), x_long, p, w), name="numbers").group(p=8)
+    np.testing.assert_array_equal(Kernel(lower(numbers, p=16, w=5), engine)(**arrays), wanted)
+
+
 # ---- sums ----
 
 

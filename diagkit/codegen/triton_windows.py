@@ -75,7 +75,8 @@ class Windows:
             raise FormatError(
                 f"Triton kernels read no windows of {what}, as {self.load.wire!r} has them",
                 box=self.load.wire,
-                remedy="make the windows in a kernel of their own, or use numba",
+                remedy="turn them into numbers in a kernel before this one (dk.cast or dk.dequantize, which fuse leaves"
+                " out), then take windows of these; or use numba",
             )
 
     def gathered(self, text: str) -> str:
