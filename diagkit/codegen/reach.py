@@ -4,7 +4,8 @@ Masks that are added hold -1e30, or the least float there is. An exponential of 
 of two of ``log2(e) s - log2(e) m``, one multiply-add for each element; but that rounds off the difference of numbers
 beyond 1e9 with an error above 1, so that a row's largest element no longer gives 1, and beyond 2e38 both are infinite.
 For what reaches far the difference is taken first. What is loaded may reach far, and sums with it; products with
-what was made here are taken for moderate, as are sums over an axis.
+what was made here are taken for moderate, as are sums over an axis: scores that a
+product of inputs brings beyond 1e9 are not protected, and numba gives 0 or NaN for them.
 """
 
 from __future__ import annotations
