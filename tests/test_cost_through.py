@@ -245,3 +245,19 @@ def test_windows_in_chunks_that_a_mask_skips_are_counted_exactly(kind, sizes):
     for g, s, h in ((2, 3, 1), (3, 2, 2), (4, 4, 4), (1, 1, 1), (7, 9, 2)):
         tiles = {tile: size for tile, size in {"g": g, "s": s, "h": h}.items() if tile in open_}
         assert made.lower(**tiles).count().transfers == formulas.at(**tiles), tiles
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("axis", ["p", "w"])
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_split_along_the_positions_of_windows(sign, axis, parts):
+    p, w, c = dk.axes("p w=3 c")
+    place = coordinate("p") + sign * coordinate("w")
+    windows = dk.view(dk.array("X", p, c), {"p": place}, (p, w, c), name="windows")
+    whole = dk.Diagram(dk.total(windows, over=("p", "w"), name="T"), name="summed").fuse().group(c="g_c")
+    made = whole.stream(**{axis: "s"}).split(**{axis: parts})
+    X = np.random.default_rng(3).normal(size=(11, 4))
+    program = made.lower(**{tile: 2 for tile in made.lower().missing if tile in ("s", "g_c")})
+    np.testing.assert_allclose(program.run(X=X), whole.reference(X=X))
+    at = {name: {"p": 11, "c": 4}.get(name, 2) for name in made.lower().missing}
+    assert made.lower(**at).count().transfers == made.transfers().at(**at)

@@ -27,6 +27,21 @@ from diagkit.term import (
 Over = Axis | str | Iterable[Axis | str]
 
 
+WORDS = {
+    "against", "aim", "arrays", "bounds", "cold", "dtype", "hoist", "lemma", "level", "machine", "machines", "memory",
+    "multiples", "ranges", "region", "repeats", "rounds", "seed", "self", "target", "theme", "without",
+}  # fmt: skip
+"""Words of the calls that take sizes and tiles by the names of axes: ``stream(region=..., x=...)``."""
+
+
+def _named(name: str) -> str:
+    """The name of an axis, unless a size or tile could not be given by it."""
+    if name in WORDS:
+        reason = f"an axis cannot be called {name!r}: calls that take sizes and tiles by name have a word {name}=..."
+        raise AxisError(reason, axis=name, remedy=f"call it otherwise, for example {name}_axis")
+    return name
+
+
 def axes(text: str, **sizes: int) -> Any:
     """Axes by name, separated by blanks; sizes, in elements, stay symbolic unless given.
 
@@ -59,11 +74,12 @@ def _axis(word: str, sizes: dict[str, int]) -> Axis:
     name, equals, length = word.partition("=")
     if equals and not length.isdigit():
         raise AxisError(f"axis {name!r} cannot have size {length!r}", axis=name, remedy="write for example x=128")
-    return Axis(name, int(length) if equals else sizes.get(name))
+    return Axis(_named(name), int(length) if equals else sizes.get(name))
 
 
 def axis(name: str, length: Any = None) -> Axis:
-    """One axis; the name may be any text, the length (elements) may stay symbolic or follow from others.
+    """One axis; the name may be any text but a word of the calls that take tiles (`WORDS`), the length (elements)
+    may stay symbolic or follow from others.
 
     >>> axis("key position").size
     key position
@@ -71,7 +87,7 @@ def axis(name: str, length: Any = None) -> Axis:
     >>> x.blocks(64).size, axis("pair", x.size * (x.size + 1)).size
     (ceiling(x/64), x*(x + 1))
     """
-    return Axis(name, length)
+    return Axis(_named(name), length)
 
 
 def array(name: str, *over: Axis, dtype: str = "fp32") -> Node:
