@@ -14,7 +14,8 @@ import sympy
 
 from diagkit.derive.algebra import ONE, Symbols, is_shifted, product
 from diagkit.derive.carried import Carried
-from diagkit.term import Reduce, finite, names, plain, quotient, value
+from diagkit.derive.partial import Accumulator
+from diagkit.term import Reduce, finite, names, plain, quotient, value, where
 
 
 class Exponents:
@@ -28,8 +29,10 @@ class Exponents:
         """The factors of a summed product, each exponential that may overflow on the way over an extreme."""
         inside, waiting = self.chain.inside(formulas, self.carried.over), self.chain.waiting
 
+        seen = {choice.args[0] for one in formulas for choice in self.chain.full(one).atoms(where)}
+
         def over(part: Any) -> Any:
-            found = self._terms(part.exp, inside, waiting)
+            found = self._terms(part.exp, inside, waiting, seen)
             return part if found is None else self._over(part, *found, box)
 
         def grows(part: Any) -> bool:
@@ -38,21 +41,34 @@ class Exponents:
         written = [formula.replace(grows, over) for formula in formulas]
         return [self._cancelled(one, inside) for one in written] if self.apart else formulas
 
-    def _terms(self, exponent: Any, inside: Symbols, waiting: Symbols) -> tuple[Any, Any] | None:
+    def _terms(self, exponent: Any, inside: Symbols, waiting: Symbols, seen: set[Any]) -> tuple[Any, Any] | None:
         """An exponent as a and r; None where nothing waits, where an element enters r, or where an extreme of a is
         taken off already."""
         r = sympy.Add(*(part for part in sympy.Add.make_args(exponent) if part.free_symbols & waiting))
         a = exponent - r
         streamed = self.chain.axis in names(self.chain.joined(a))
-        if r == 0 or r.free_symbols & inside or not streamed or self._bounded(plain(exponent), inside | waiting):
+        if (
+            r == 0
+            or r.free_symbols & inside
+            or not streamed
+            or self._bounded(plain(self.chain.full(exponent)), waiting, seen)
+        ):
             return None
         return a, r
 
-    def _bounded(self, exponent: Any, changing: Symbols) -> bool:
-        """Whether an exponent is a number where an element is the extreme that it holds."""
+    def _bounded(self, exponent: Any, waiting: Symbols, seen: set[Any]) -> bool:
+        """Whether an exponent is a number where an element is the extreme that it holds; one taken of what a mask lets
+        through will do for what is summed under the same mask, one of the `seen`."""
         extremes = [one for one in self.carried.by_name().values() if one.op in ("max", "min")]
-        held = [(one.operands[0], value(one.name)) for one in extremes if exponent.has(value(one.name))]
-        return any(not _at_extreme(exponent, of, top).free_symbols & changing for of, top in held)
+        held = [(self._elements(one, seen), value(one.name)) for one in extremes if exponent.has(value(one.name))]
+        tops = [_at_extreme(exponent, of, top) for of, top in held]
+        return any(not (top.free_symbols & waiting or self.chain.inside([top], self.carried.over)) for top in tops)
+
+    def _elements(self, extreme: Accumulator, seen: set[Any]) -> Any:
+        """What an extreme is taken of, without a mask that is one of the `seen`."""
+        of = self.chain.full(extreme.operands[0])
+        under = isinstance(of, where) and of.args[0] in seen and of.args[2] == extreme.start
+        return of.args[1] if under else of
 
     def _over(self, part: Any, a: Any, r: Any, box: Any) -> Any:
         factor, of = _primitive(a)
