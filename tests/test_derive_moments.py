@@ -313,3 +313,24 @@ def test_a_mask_may_hide_what_is_no_number(target):
         else made.kernel(target, **sizes_of(made, **tiles))
     )
     np.testing.assert_allclose(runs(**arrays), made.reference(**arrays), rtol=1e-4)
+
+
+NO_WEIGHT = {
+    "divided once more": lambda weight, W, squares: squares / W,
+    "as it is": lambda weight, W, squares: squares,
+    "in a sum": lambda weight, W, squares: squares + 1,
+}
+
+
+@pytest.mark.parametrize("weigh", [dk.relu, lambda w: dk.where(w > 0, 1.0, 0.0), dk.exp])
+@pytest.mark.parametrize("name", NO_WEIGHT)
+def test_a_mean_without_weight_is_no_number_where_the_diagram_has_none(name, weigh):
+    weight = weigh(dk.array("w", q, x))
+    W = dk.total(weight, x)
+    squares = dk.total(weight * (X - dk.total(weight * X, x) / W) ** 2, x)
+    made = dk.Diagram(NO_WEIGHT[name](weight, W, squares)).fuse()
+    arrays = {"X": np.arange(12.0).reshape(2, 6), "w": np.full((2, 6), -2000.0)}
+    arrays["w"][1, 3:] = 1
+    for runs in (made.stream(x="s_x").lower(s_x=2).run, made.split(x=2).reference):
+        np.testing.assert_allclose(runs(**arrays), made.reference(**arrays), rtol=1e-12)
+    assert np.isnan(made.reference(**arrays)[0])

@@ -140,7 +140,8 @@ class Writer:
         """A value that waits, in the version wanted; on a chunk there is the new one only."""
         suffix = "" if self.chain.carries(name) else versions.later if new else versions.before
         made, worth = name + suffix, self.sums.values.get(name)
-        ends = self.sums.divisors.get(getattr(worth, "name", "")) if versions is END else None
+        divisors = self.sums.divisors
+        ends = divisors.get(getattr(worth, "name", name), divisors.get(name)) if versions is END else None
         if worth is not None and worth.is_Symbol and made not in self.chain.region.stores and not ends:
             return self.wire(renewed(worth) if new else worth, versions)
         if made not in self.written:

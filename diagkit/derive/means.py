@@ -22,13 +22,15 @@ from diagkit.term import plain, quotient, value
 @dataclass(frozen=True)
 class Mean:
     """The mean of the values `of` under a `weight`, made of the sums `total`: `inverse` stands in the formula for one
-    over the sum of weights, which is carried as `sum`; None where that is the number of elements."""
+    over the sum of weights, which is carried as `sum`; None where that is the number of elements. The mean `divides` by
+    it where 0 / 0 is to be no number."""
 
     of: Any
     weight: Any
     total: Accumulator
     inverse: Any
     sum: Any | None
+    divides: bool = False
 
 
 def means_in(hidden: Mapping[Any, Any], total: Accumulator, carried: Carried) -> Iterator[Mean]:
@@ -39,7 +41,8 @@ def means_in(hidden: Mapping[Any, Any], total: Accumulator, carried: Carried) ->
             inverse = _inverse(hidden, value(weights.name))
             if inverse is not None and _same_way(total, weights) and not_negative(weights.operands, carried):
                 for of in _quotients(total, weights, carried):
-                    yield Mean(of, product(weights.operands), total, inverse, value(weights.name))
+                    divides = not isinstance(hidden[inverse], quotient)
+                    yield Mean(of, product(weights.operands), total, inverse, value(weights.name), divides)
 
 
 def not_negative(weights: tuple[Any, ...], carried: Carried) -> bool:

@@ -8,6 +8,7 @@ themselves, ``w u`` sums to 0 and is not carried.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product as combinations
 from typing import Any
 
@@ -19,7 +20,7 @@ from diagkit.derive.means import Mean, means_in, not_negative
 from diagkit.derive.near import Near, near
 from diagkit.derive.partial import Accumulator, Centre
 from diagkit.derive.tops import TOPPED, Top, counted_from, extremes_in
-from diagkit.term import plain, value
+from diagkit.term import Map, arg, plain, value, where
 
 LEMMA = "lemma: centred sums (Welford, Chan)"
 _MOST_TERMS = 64
@@ -34,6 +35,8 @@ class Moments:
         self.carried, self.chain, self.lemma = carried, carried.chain, lemma
         self.centres: dict[Any, Centre | Top] = {}
         self.deviations: dict[Any, Any] = {}
+        self.gaps: dict[Any, Any] = {}
+        self.divided: dict[Any, Any] = {}
 
     def expanded(self, name: str, box: Any, formulas: list[Any]) -> bool:
         """One partial sum for each distinct product of summed factors; whether they can be carried."""
@@ -44,17 +47,35 @@ class Moments:
         for choice in combinations(*written):
             cores = tuple(core for _, core in choice)
             grouped[cores] = grouped.get(cores, ZERO) + product(factor for factor, _ in choice)
-        total = ZERO
+        total, doubtful = ZERO, self._doubtful(name, grouped)
         for number, (cores, factor) in enumerate(grouped.items(), 1):
-            alone = name if factor == 1 else f"{name}.acc"
+            alone = name if factor == 1 and not doubtful else f"{name}.acc"
             summed = self._moment(f"{name}.{number}" if len(grouped) > 1 else alone, box, cores)
             if summed is None:
                 return False
             total = total + factor * summed
-        self.carried.worth(name, total)
+        self.carried.worth(name, total.xreplace(self.gaps))
+        if doubtful:
+            self.carried.divisors[name] = doubtful
         used = {symbol for cores in grouped for core in cores for symbol in core.free_symbols & set(self.centres)}
         self.carried.methods[name] = self._method(used)
         return True
+
+    def _doubtful(self, name: str, grouped: Iterable[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """The sums that means in these were divided by, where 0 / 0 would make the whole no number: a factor does, and
+        a choice does not; and not where what reads the whole divides it once more."""
+        whole = [product(cores) for cores in grouped]
+        if any(isinstance(factor, where) for one in whole for factor in sympy.Mul.make_args(one)):
+            return ()
+        used = set().union(*(one.free_symbols for one in whole)) & self.divided.keys()
+        return tuple(sorted({self.divided[u] for u in used if not self._divided_again(name, self.divided[u])}, key=str))
+
+    def _divided_again(self, name: str, by: Any) -> bool:
+        """Whether everything that reads a wire is a quotient of it and `by`."""
+        readers = self.chain.term.consumers(name)
+        sums = {wire for wire in self.chain.boxes if self.chain.formula[wire] == by}
+        again = all(isinstance(one, Map) and _quotient_of(one, name, sums) for one in readers)
+        return again and name not in self.chain.region.stores
 
     def _method(self, used: set[Any]) -> str:
         lemma = TOPPED if used <= self.tops else LEMMA
@@ -112,6 +133,7 @@ class Moments:
         found = [self._centred(one) for one in dict.fromkeys((worth, self.chain.full(worth)))]
         chosen, used = min(found, key=lambda one: len(one[0]) if one[1] else _MOST_TERMS)
         self.centres |= {symbol: self._centre(symbol, mean) for symbol, mean in used.items()}
+        self.divided |= {symbol: mean.sum for symbol, mean in used.items() if mean.divides}
         return chosen if used else None
 
     def _about_other_means(self, apart: Near, chosen: Product, box: Any) -> Product | None:
@@ -124,8 +146,8 @@ class Moments:
                 return None
             centres[u] = centre
         self.centres |= {one.symbol: one for one in centres.values()}
+        self.gaps = {d: centres[u].mean - r for d, (u, r) in apart.gaps.items() if u in centres}
         held = {u: one.symbol for u, one in centres.items()}
-        held |= {d: centres[u].mean - r for d, (u, r) in apart.gaps.items() if u in centres}
         return [[[factor.xreplace(held) for factor in factors] for factors in one] for one in chosen]
 
     def _weights(self, u: Any, apart: Near, chosen: Product) -> tuple[tuple[Any, ...], int]:
@@ -268,3 +290,10 @@ class Moments:
             return self.carried.seen(tuple(self.carried.over))
         cut = type(box)(**{**vars(box), "inputs": tuple(source for _, source in kept)})
         return self._moment(name, cut, tuple(core for core, _ in kept))
+
+
+def _quotient_of(box: Map, above: str, below: set[str]) -> bool:
+    """Whether a map is a product with the wire `above` in it and one over one of the wires `below`."""
+    factors = sympy.Mul.make_args(box.expr)
+    places = {wire: arg(place) for place, wire in enumerate(box.inputs)}
+    return places[above] in factors and any(1 / places[one] in factors for one in below & places.keys())

@@ -38,8 +38,11 @@ def stream(
     Where a sum reads what is rounded after such a division, the stream has to round before it: that is no label any
     more, so the diagram is rewritten first, `hoist` past the rounding, a step of its own that says what is rounded now.
     With ``hoist=False`` divisions stay inside the sums: the always-normalised form. What is rounded is then divided by
-    what is known at its chunk, and is larger than in the end. With ``lemma=False`` variances
-    are streamed by power sums, which cancel for data with a large mean.
+    what is known at its chunk, and is larger than in the end.
+    Powers of deviations from a mean, or from anything else near the data that later chunks change, are summed about a
+    running mean: that under the formula's own weights where these cannot be negative (exponentials, squares,
+    magnitudes, masks), else one under their magnitudes, which takes a few more sums. With ``lemma=False`` they are
+    streamed by power sums, which cancel for data with a large mean. What is not centred enters as it is written.
     Partial results are those of the chunks seen so far, and exp(s - r) may overflow in one of them where r is no
     maximum of s: then exp(s - m) is summed, m being the maximum of s, which is carried too, and exp(m - r) is
     multiplied on at the end. Logs of what waits are opened, so that p log p is summed as exp(s - m) (s - m): with

@@ -6,8 +6,9 @@ A partial sum of f(x, r), where r is another reduction that the next chunk will 
 * f is a polynomial whose terms split into a factor of r and a sum that is free of r (*power sums*); or
 * f is a choice of what equals r, r being the maximum of what is compared (see `attained`), or of what comes after
   r in order (see `ranked`); or
-* f is a polynomial in a - mean(a): sums of powers of a deviation move with the mean by the binomial
-  theorem (the *lemma* of Welford and Chan). Preferred to power sums, which cancel for a large mean.
+* f is a polynomial in a - mean(a): sums of powers of a deviation, under any weights, move with the mean by the
+  binomial theorem (the *lemma* of Welford and Chan; see `moments`). Preferred to power sums, which cancel for a
+  large mean.
 
 Factors and terms that do not see the axis are *hoisted* out of the sum first.
 """
