@@ -60,3 +60,12 @@ def test_every_box_of_the_diagram_is_named_in_a_comment():
 )
 def test_formulas_have_the_brackets_that_they_need(expr, said):
     assert formula(expr) == said
+
+
+def test_an_axis_whose_size_is_known_is_not_asked_whether_it_is_empty():
+    x, d = dk.axes("x d")
+    S, V = dk.array("S", x), dk.array("V", x, d)
+    weights = dk.relu(S) / dk.total(dk.relu(S), over=x)
+    made = dk.Diagram(dk.contract(weights, V, over=x, name="R")).fuse().stream(x="s")
+    assert "[x = 0]" in made.lower().pseudocode()
+    assert "= 0]" not in made.lower(x=8, d=2, s=2).pseudocode()

@@ -71,7 +71,7 @@ class Optimum(Shown):
     def _table(self) -> Table:
         bounds = [("such that", f"{formula(bound)} <= {formula(self.limit)}") for bound in self.constraints]
         tiles = [("tile", f"{formula(tile)} = {formula(best)}") for tile, best in self.tiles.items()]
-        terms = [("beta", f"{formula(beta)} in {formula(term)}") for term, beta in self.terms]
+        terms = [("beta", f"{formula(beta)} in {formula(term)}") for term, beta in dict.fromkeys(self.terms)]
         rows = [("minimise", formula(self.objective)), *bounds, ("solved by", self.method), *tiles]
         rows += [("least transfers", formula(self.transfers)), *terms, *(("relaxed", one) for one in self.relaxations)]
         return Table([("optimum", self.unit), *rows])

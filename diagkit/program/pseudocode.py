@@ -37,8 +37,10 @@ from diagkit.term import (
     Reduce,
     View,
     arg,
+    empty,
     finite,
     names,
+    size,
     value,
 )
 
@@ -236,8 +238,12 @@ def formula(expr: Any) -> str:
     return str(_PRINTER.doprint(expr))
 
 
-def _map(_: Kernel, box: Any) -> str:
-    return formula(box.expr.xreplace({arg(place): value(wire) for place, wire in enumerate(box.inputs)}))
+def _map(kernel: Kernel, box: Any) -> str:
+    """The formula over wires. Whether an axis is empty is no question where its size is known."""
+    known = {size(axis): span.size for axis, span in kernel.span.items() if span.size.is_Integer}
+    asked = {part: part.xreplace(known) for part in box.expr.atoms(empty)}
+    wires = {arg(place): value(wire) for place, wire in enumerate(box.inputs)}
+    return formula(box.expr.xreplace(asked).xreplace(wires))
 
 
 def _contract(kernel: Kernel, box: Box) -> str:
