@@ -269,7 +269,7 @@ def _levels(term: Term, pull: Pull, new: list[Any], read: tuple[str, ...], colum
     levels = dict(term.levels) | {one.name: level for one in new} | {new[-1].name: 1}
     levels |= {wire: min(level, levels[wire]) for wire in read if wire in dict(term.levels)}
     made = {box.name for box in columns}
-    return tuple((wire, number) for wire, number in levels.items() if wire in made)
+    return tuple((wire, one) for wire, one in levels.items() if wire in made and (one or wire in term.kept))
 
 
 def _map(term: Term, name: str, formula: Any, axes: Axes | None) -> Any:
