@@ -137,7 +137,7 @@ def test_what_is_missing_or_unknown_is_named():
         lower(flash(), g_q=2).run(**arrays_for(flash(), {"q": 2, "x": 2, "d": 2, "e": 2}))
     with pytest.raises(InputError, match="needs a number for q, d, x, e, s_x"):
         lower(flash(), g_q=2).count()
-    with pytest.raises(InputError, match=r"'q' is 3 in 'the sizes given' but 2 in 'Q'"):
+    with pytest.raises(InputError, match=r"'q' is 3 in the sizes given but 2 in 'Q'"):
         lower(flash(), q=3, g_q=2, s_x=2).run(**arrays_for(flash(), {"q": 2, "x": 2, "d": 2, "e": 2}))
 
 

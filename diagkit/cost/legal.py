@@ -128,7 +128,7 @@ def legal_tile(
     >>> legal_tile(tiled, 40, multiples={}, a=8, b=4, c=8).tiles
     {'g_a': 3, 'g_c': 4}
     >>> legal_tile(tiled, 40, multiples={}, groups=8, a=8, b=4, c=8).tiles
-    {'g_a': 3, 'g_c': 3}
+    {'g_a': 2, 'g_c': 4}
     """
     term = at_level(term, 1)
     if dtype is not None:

@@ -27,7 +27,7 @@ def check_formulas(term: Term, sizes: Mapping[str, int]) -> None:
     >>> mean(X=[])
     Traceback (most recent call last):
     ...
-    diagkit.term.errors.InputError: 'div' divides by or takes a root of what is no positive number at x = 0; \
+    diagkit.term.errors.InputError: 'f(sum(X))' divides by or takes a root of what is no positive number at x = 0; \
 give x at least 1 element, or divide with dk.quotient, which is 0 there
     """
     for box in term.flat:
